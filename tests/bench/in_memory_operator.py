@@ -26,7 +26,8 @@ from berth_operator.engine.ledger import Ledger
 from berth_operator.http_api import views
 from berth_operator.kube import feeds
 from berth_operator.scheduling import cycle, decisions, queued_pods
-from berth_operator.scheduling.devices import facts as devices
+from berth_operator.scheduling.devices import device_facts
+from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 from berth_operator.scheduling.devices.search_effort import Effort
 from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.policy import Policy
@@ -141,7 +142,7 @@ def _add_node(ledger: Ledger, name: str, at: int) -> None:
     ledger.node_seen(facts.Node(name, labels, taints, allocatable=given))
 
 
-def _varied(device: devices.Device, at: int) -> devices.Device:
+def _varied(device: device_facts.Device, at: int) -> device_facts.Device:
     match at % 20:
         case 3:
             cards = tuple(_cut(card, at) for card in device.cards)
@@ -159,20 +160,20 @@ def odd_node(at: int) -> str:
     return f"odd-{at:02}"
 
 
-def _cut(card: devices.Card, at: int) -> devices.Card:
+def _cut(card: PhysicalDevice, at: int) -> PhysicalDevice:
     found = builders.instances(f"{at}", card.minor, 3) + builders.instances(
         f"b{at}", card.minor, 2, "2g.20gb"
     )
     return dataclasses.replace(card, mig=True, instances=found)
 
 
-def _nic(at: int, minor: int, roots: list[str]) -> devices.Card:
+def _nic(at: int, minor: int, roots: list[str]) -> PhysicalDevice:
     functions = tuple(
-        devices.Function(f"{at}:{minor}.{number}", number, (("type", "general"),)) for number in range(8)
+        device_facts.Function(f"{at}:{minor}.{number}", number, (("type", "general"),)) for number in range(8)
     )
     root = roots[minor % len(roots)] if roots else None
     labels = (("fabric", "ab"[minor % 2]),)
-    return devices.Card(
+    return PhysicalDevice(
         f"rdma-{at}-{minor}", minor, root=root, type="rdma", labels=labels, functions=functions
     )
 

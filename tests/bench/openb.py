@@ -23,15 +23,10 @@ from typing import Final, NamedTuple
 from bench import results
 from berth_crds.vocabulary import Strategy
 from berth_operator.engine import garbage_collection
-from berth_operator.scheduling import (
-    cycle,
-    decisions,
-    queued_pods,
-    workload,
-)
+from berth_operator.scheduling import cycle, decisions, queued_pods, workload
 from berth_operator.scheduling.backlog import Backlog
-from berth_operator.scheduling.devices import facts as devices
-from berth_operator.scheduling.devices import requests
+from berth_operator.scheduling.devices import device_facts, requests
+from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.policy import Policy
@@ -120,8 +115,8 @@ def cluster(path: Path) -> tuple[Inventory, int]:
             memory = int(row["memory_mib"]) << 20
             given = ((facts.CPU, int(row["cpu_milli"])), (facts.MEMORY, memory), (facts.PODS, 1 << 20))
             inventory.put_node(facts.Node(name, allocatable=given))
-            cards = tuple(devices.Card(f"{name}-{at}", at, row["model"], CARD_BYTES) for at in range(gpus))
-            inventory.put_device(devices.Device(name, cards))
+            cards = tuple(PhysicalDevice(f"{name}-{at}", at, row["model"], CARD_BYTES) for at in range(gpus))
+            inventory.put_device(device_facts.Device(name, cards))
             inventory.set_silent(name, False)
             capacity += gpus * WHOLE
     return inventory, capacity

@@ -14,7 +14,7 @@ from berth_crds import names, wire
 from berth_operator.engine import node_summaries
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import uuid_ownership, uuid_records
-from berth_operator.scheduling.devices import facts
+from berth_operator.scheduling.devices import device_facts
 from berth_operator.translate import raw
 from support import builders, clock, inventories, ledgers, random_clusters
 
@@ -35,7 +35,7 @@ def record(*minors: int) -> dict[str, str]:
     return builders.written("n1", {"main": {"gpu": shares}})
 
 
-def claiming(*minors: int, large: bool = False) -> facts.Device:
+def claiming(*minors: int, large: bool = False) -> device_facts.Device:
     """Return the Device of n1 with a card of its own and these of n2's."""
     cards = [builders.card(9, at="n1"), *(builders.card(minor, at="n2") for minor in minors)]
     return dataclasses.replace(builders.device("n1", cards), large=large, failed="too large" if large else "")
@@ -48,7 +48,7 @@ def naming(*minors: int) -> wire.GpuPod:
 
 
 def begun(
-    claimed: facts.Device | None = None,
+    claimed: device_facts.Device | None = None,
     *,
     pod: raw.Pod | None = None,
     known: bool = True,
@@ -214,7 +214,7 @@ class World:
 
     def __init__(self, pod: raw.Pod) -> None:
         self.pod = pod
-        self.device: facts.Device | None = claiming()
+        self.device: device_facts.Device | None = claiming()
         self.gpupod: wire.GpuPod | None = None
         self.record = uuid_records.NOTHING  # In n1's Device.
         self.time = clock.Clock()
@@ -255,7 +255,7 @@ class World:
                 self.device = claiming(*minors, large=large)
                 self.restart()
 
-    def publish(self, device: facts.Device) -> None:
+    def publish(self, device: device_facts.Device) -> None:
         """Have n1's agent publish something."""
         self.device = device
         self.ledger.device_seen(device)

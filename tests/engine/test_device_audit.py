@@ -5,7 +5,7 @@ import pytest
 
 from berth_operator.engine import device_audit
 from berth_operator.scheduling import decisions, holds
-from berth_operator.scheduling.devices import facts as devices
+from berth_operator.scheduling.devices import device_facts
 from berth_operator.scheduling.inventory import Inventory
 from support import builders, random_clusters
 
@@ -17,9 +17,9 @@ def part(name: str, core: int, gib: int, *, uuid: str = "GPU-n1-0", limit: int =
     return builders.hold(name, shares=[decisions.Share(uuid, 0, core, gib * GIB, core_limit=limit)])
 
 
-def cut() -> devices.Device:
+def cut() -> device_facts.Device:
     """Give a node whose card is cut."""
-    instance = devices.Instance("MIG-0", "1g.5gb", 5 * GIB)
+    instance = device_facts.Instance("MIG-0", "1g.5gb", 5 * GIB)
     return builders.device(cards=[builders.card(mig=True, instances=(instance,))])
 
 

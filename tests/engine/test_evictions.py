@@ -11,7 +11,7 @@ from berth_operator.engine.evictions import EvictionPlan
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import holds
 from berth_operator.scheduling.decisions import EvictionCause, Reason
-from berth_operator.scheduling.devices import facts as devices
+from berth_operator.scheduling.devices import device_facts
 from berth_operator.scheduling.policy import Policy
 from support import builders, clock
 
@@ -270,7 +270,7 @@ def test_whoever_holds_a_part_goes_too(hold: holds.Hold) -> None:
     planned = Planned(EVICT_SICK)
     planned.ledger.pod_over("uid-of-n003")
     planned.ledger.pod_bound(hold)
-    instance = devices.Instance("GPU-n003-0-mig", builders.PROFILE, builders.GIB)
+    instance = device_facts.Instance("GPU-n003-0-mig", builders.PROFILE, builders.GIB)
     planned.publish("n003", **SICK, recovery=Recovery.RESET, instances=(instance,))
 
     assert planned.evicted() == because(EvictionCause.CARD_SICK, "ml/p")

@@ -18,7 +18,7 @@ from berth_crds import names, wire
 from berth_operator.engine import bind_sender, loop, ports
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import decisions, queued_pods
-from berth_operator.scheduling.devices import facts as cards_
+from berth_operator.scheduling.devices import device_facts
 from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import pods
 from engine import pod_server
@@ -36,7 +36,7 @@ FATES = ("taken", "taken", "taken", "taken, answer lost", "late", "crowded out",
 ENDS = ("admitted", "admitted", "Running", "Running", "Succeeded", "Failed", "gone", "deleted")
 
 
-def usual(at: str) -> st.SearchStrategy[cards_.Device]:
+def usual(at: str) -> st.SearchStrategy[device_facts.Device]:
     """Return mostly sound cards, and sometimes any."""
     return st.one_of(
         st.integers(1, 4).map(lambda count: builders.device(at, count)), random_clusters.devices(at)
@@ -86,7 +86,7 @@ class History(stateful.RuleBasedStateMachine):
     # ------------------------------------------------------------ nodes and cards
 
     @stateful.initialize(devices=st.tuples(*map(usual, NODES)), bare=st.sets(AT, max_size=1))
-    def cluster_stands(self, devices: tuple[cards_.Device, ...], bare: set[str]) -> None:
+    def cluster_stands(self, devices: tuple[device_facts.Device, ...], bare: set[str]) -> None:
         """There are two nodes in service, perhaps one without cards."""
         for device in devices:
             self.node_changes(builders.node(device.node))
@@ -124,7 +124,7 @@ class History(stateful.RuleBasedStateMachine):
         self.world.nodes[node.name] = node
         self.ledger.node_seen(node)
 
-    def cards_change(self, device: cards_.Device, *, alive: bool) -> None:
+    def cards_change(self, device: device_facts.Device, *, alive: bool) -> None:
         """A Device is new or changed, and its agent is alive or not."""
         self.world.devices[device.node] = device
         self.ledger.device_seen(device)

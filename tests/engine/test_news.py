@@ -11,7 +11,7 @@ from berth_operator.engine import node_summaries
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import backlog, uuid_records
 from berth_operator.scheduling.decisions import ClusterEvent
-from berth_operator.scheduling.devices import facts as devices
+from berth_operator.scheduling.devices import device_facts
 from berth_operator.scheduling.policy import Policy
 from support import builders, ledgers
 
@@ -34,13 +34,13 @@ def shows_cards(ledger: Ledger) -> None:
     ledger.agent_silent("n9", silent=False)
 
 
-def smaller(at: str) -> devices.Device:
+def smaller(at: str) -> device_facts.Device:
     """Return the usual cards of a node, each with a byte less."""
     memory = builders.MEMORY - 1
     return builders.device(at, [builders.card(minor, at=at, memory=memory) for minor in range(4)])
 
 
-def publishing(node: str, *owners: str) -> devices.Device:
+def publishing(node: str, *owners: str) -> device_facts.Device:
     """Return the Device of a node that publishes the first cards of these nodes."""
     return builders.device(node, [builders.card(0, at=owner) for owner in owners])
 

@@ -14,7 +14,8 @@ from berth_operator.engine import node_summaries
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import allocation_recovery, decisions
 from berth_operator.scheduling.decisions import ClusterEvent
-from berth_operator.scheduling.devices import facts, requests
+from berth_operator.scheduling.devices import requests
+from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 from berth_operator.scheduling.policy import Policy
 from berth_operator.translate import pods, raw
 from scheduling.placements import place
@@ -23,7 +24,7 @@ from support import builders, ledgers, random_clusters
 RDMA: Final = "koordinator.sh/rdma"
 KOORDINATOR: Final = names.KOORDINATOR_SCHEDULER
 NODE: Final = builders.node("n1", extra=dict.fromkeys((RDMA, "koordinator.sh/fpga", names.RDMA), 400))
-FPGA: Final = facts.Card("fpga-n1-0", 0, type="fpga")
+FPGA: Final = PhysicalDevice("fpga-n1-0", 0, type="fpga")
 NICS: Final = (builders.nic(0), builders.nic(1), builders.nic(2, functions=3))
 DEVICE: Final = builders.device("n1", others=(*NICS, FPGA))
 BUSES: Final = [one.bus for one in NICS[2].functions]

@@ -9,7 +9,7 @@ from berth_crds.vocabulary import NodeNames
 from berth_operator.engine import node_capacity
 from berth_operator.scheduling import holds
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.devices import facts as devices
+from berth_operator.scheduling.devices import device_facts
 from berth_operator.scheduling.policy import NO_OVERSALE, Oversale
 from support import builders
 
@@ -17,7 +17,7 @@ BERTH, KOORDINATOR, NONE = NodeNames.BERTH, NodeNames.KOORDINATOR, NodeNames.NON
 
 
 def listed(
-    *known: devices.Device | holds.Hold, which: NodeNames = BERTH, oversale: Oversale = NO_OVERSALE
+    *known: device_facts.Device | holds.Hold, which: NodeNames = BERTH, oversale: Oversale = NO_OVERSALE
 ) -> node_capacity.Amounts | None:
     """Return what node n1 is to list."""
     info = builders.inventory(builders.node(), *known).node("n1")
@@ -31,7 +31,7 @@ def cards(count: int) -> dict[str, int]:
     return whole | {names.GPU_MEMORY: builders.MEMORY * count}
 
 
-def device(*troubles: Reason | None) -> devices.Device:
+def device(*troubles: Reason | None) -> device_facts.Device:
     """Return a node whose cards have these troubles."""
     return builders.device(cards=[builders.card(at, trouble=one) for at, one in enumerate(troubles)])
 

@@ -11,8 +11,8 @@ from berth_crds.vocabulary import Recovery
 from berth_operator.engine import node_summaries
 from berth_operator.engine.node_summaries import NodeSummary
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.devices import facts as devices
-from berth_operator.scheduling.devices import node_topology
+from berth_operator.scheduling.devices import device_facts, node_topology
+from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 from berth_operator.scheduling.inventory import Inventory
 from support import builders, clock
 
@@ -23,12 +23,12 @@ def summed(inventory: Inventory) -> NodeSummary:
     return dataclasses.replace(found, claims=(), in_use="")
 
 
-def troubled(*troubles: Reason | None) -> devices.Device:
+def troubled(*troubles: Reason | None) -> device_facts.Device:
     """Return a node whose cards have these troubles."""
     return builders.device(cards=[builders.card(at, trouble=one) for at, one in enumerate(troubles)])
 
 
-def sick(recovery: Recovery, **fields: Any) -> devices.Device:
+def sick(recovery: Recovery, **fields: Any) -> device_facts.Device:
     """Return a node whose first card is sick, and the other is well."""
     first = builders.card(0, trouble=Reason.UNHEALTHY, recovery=recovery, **fields)
     return builders.device(cards=[first, builders.card(1)])
@@ -88,17 +88,21 @@ CASES: dict[str, tuple[Inventory, NodeSummary]] = {
             builders.device(
                 "n1",
                 cards=[
-                    builders.card(0, trouble=Reason.OCCUPIED, occupants=(devices.Occupant(7, "python3"),)),
+                    builders.card(
+                        0, trouble=Reason.OCCUPIED, occupants=(device_facts.Occupant(7, "python3"),)
+                    ),
                     builders.card(
                         1,
                         trouble=Reason.OCCUPIED,
                         occupants=(
-                            devices.Occupant(8, "a", "ml/stray"),
-                            devices.Occupant(9, "b", "ml/stray"),
+                            device_facts.Occupant(8, "a", "ml/stray"),
+                            device_facts.Occupant(9, "b", "ml/stray"),
                         ),
                     ),
                     builders.card(
-                        2, trouble=Reason.OCCUPIED, occupants=(devices.Occupant(3), devices.Occupant(4))
+                        2,
+                        trouble=Reason.OCCUPIED,
+                        occupants=(device_facts.Occupant(3), device_facts.Occupant(4)),
                     ),
                 ],
             )
@@ -137,7 +141,7 @@ CASES: dict[str, tuple[Inventory, NodeSummary]] = {
         ),
     ),
     "a sick card that others use": (
-        builders.inventory(sick(Recovery.RESET, occupants=(devices.Occupant(7),))),
+        builders.inventory(sick(Recovery.RESET, occupants=(device_facts.Occupant(7),))),
         NodeSummary(
             "n1",
             1,
@@ -203,15 +207,10 @@ CASES: dict[str, tuple[Inventory, NodeSummary]] = {
     ),
     "types of devices beyond the limit": (
         builders.inventory(
-            builders.device(others=[devices.Card(f"o{at}", at, type=f"t{at}") for at in range(514)])
+            builders.device(others=[PhysicalDevice(f"o{at}", at, type=f"t{at}") for at in range(514)])
         ),
         NodeSummary(
-            "n1",
-            4,
-            0,
-            4,
-            silent=False,
-            reason="2 MIG profiles or device types over the cluster limit",
+            "n1", 4, 0, 4, silent=False, reason="2 MIG profiles or device types over the cluster limit"
         ),
     ),
     "a pod without a readable allocation": (

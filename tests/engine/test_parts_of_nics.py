@@ -9,7 +9,7 @@ import pytest
 from berth_crds import names
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import decisions
-from berth_operator.scheduling.devices import facts
+from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 from berth_operator.translate import raw
 from support import builders, ledgers
 
@@ -31,11 +31,7 @@ def bound(pod: raw.Pod, bind: decisions.Bind, phase: str = "Running") -> raw.Pod
     written = builders.answered(bind.placement)
     return builders.admitted(
         builders.pod(
-            pod.metadata.name,
-            containers=asks,
-            annotations=written,
-            nodeName=bind.placement.node,
-            phase=phase,
+            pod.metadata.name, containers=asks, annotations=written, nodeName=bind.placement.node, phase=phase
         )
     )
 
@@ -62,7 +58,7 @@ CASES: Final = {
 @pytest.mark.parametrize("is_restarted", [True, False], ids=["a new leader", "the same leader"])
 @pytest.mark.parametrize(("nic", "percent", "expected"), CASES.values(), ids=CASES)
 def test_the_next_pod_gets_what_the_one_before_had(
-    nic: facts.Card, percent: int, expected: tuple[str, str, int], *, is_deleted: bool, is_restarted: bool
+    nic: PhysicalDevice, percent: int, expected: tuple[str, str, int], *, is_deleted: bool, is_restarted: bool
 ) -> None:
     """While the first one runs, the second waits; then the second is tried, and gets the very same."""
     ledger = with_nic(nic)
@@ -87,7 +83,7 @@ def test_the_next_pod_gets_what_the_one_before_had(
     assert (bind.uid, given(bind)) == (second.metadata.uid, expected)
 
 
-def with_nic(nic: facts.Card) -> Ledger:
+def with_nic(nic: PhysicalDevice) -> Ledger:
     """Return a ledger of a node with this NIC."""
     ledger = ledgers.with_nodes()
     ledger.device_seen(builders.device("n1", others=[nic]))

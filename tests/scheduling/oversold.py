@@ -4,7 +4,8 @@ import dataclasses
 from typing import Final
 
 from berth_operator.scheduling import queued_pods
-from berth_operator.scheduling.devices import facts, requests
+from berth_operator.scheduling.devices import requests
+from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.policy import Oversale, Policy
@@ -34,6 +35,6 @@ def holder(name: str, core: int, gib: int = 1, *, minor: int = 0, limit: int = 0
     return builders.hold(name, shares=[dataclasses.replace(share, core_limit=limit)])
 
 
-def one_card(*held: Hold, card: facts.Card | None = None) -> Inventory:
+def one_card(*held: Hold, card: PhysicalDevice | None = None) -> Inventory:
     """Return a node with one card, and what pods hold of it."""
     return builders.inventory(builders.node(), builders.device(cards=[card or builders.card()]), *held)

@@ -13,8 +13,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from berth_operator.scheduling import decisions, questions, queued_pods, search
-from berth_operator.scheduling.devices import allocator, device_view, requests
-from berth_operator.scheduling.devices import facts as cards
+from berth_operator.scheduling.devices import allocator, device_facts, device_view, requests
 from berth_operator.scheduling.holds import ALL_CARDS, Hold
 from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.policy import Policy
@@ -117,7 +116,7 @@ def strangers(cluster: random_clusters.ClusterState, node: str) -> dict[str, lis
     return {uid: minors for uid, minors in found.items() if minors}
 
 
-def after_strangers(cluster: random_clusters.ClusterState, node: str) -> cards.Device | None:
+def after_strangers(cluster: random_clusters.ClusterState, node: str) -> device_facts.Device | None:
     """Return a node's devices, closed at the minor of each card that somebody holds and that is not there."""
     device = cluster.devices.get(node)
     taken = {minor for minors in strangers(cluster, node).values() for minor in minors}
@@ -147,7 +146,7 @@ def view(cluster: random_clusters.ClusterState, node: str) -> device_view.View:
     """Show the devices of a node and their use."""
     holds, device = cluster.holds_on(node), after_strangers(cluster, node)
     return device_view.View(
-        device or cards.Device(node),
+        device or device_facts.Device(node),
         usage(holds),
         functions=frozenset(share.function for hold in holds for share in hold.shares if share.function),
         withheld=sum(hold.withheld for hold in holds) + nameless(cluster, node),

@@ -5,7 +5,8 @@ import dataclasses
 import pytest
 
 from berth_operator.scheduling import allocation_recovery, decisions, holds
-from berth_operator.scheduling.devices import facts
+from berth_operator.scheduling.devices import device_facts
+from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 from support import builders
 
 HALF = builders.MEMORY // 2
@@ -29,18 +30,12 @@ def part(number: int, minor: int = 3) -> decisions.Share:
 CUT = builders.card(3, mig=True, instances=builders.instances("n1", 3, 2))
 DEVICE = builders.device(
     cards=[*(builders.card(minor) for minor in range(3)), CUT],
-    others=[facts.Card("nic-0", 0, type="rdma")],
+    others=[PhysicalDevice("nic-0", 0, type="rdma")],
 )
 ALL = holds.ALL_CARDS
 # What the pod withholds and has at least; what its GpuPod names; what it holds then, and still withholds.
 TABLE: dict[str, tuple[int, int, tuple[decisions.Share, ...], tuple[decisions.Share, ...], int]] = {
-    "all of them": (
-        2,
-        2,
-        (builders.share(0), builders.share(2)),
-        (builders.share(0), builders.share(2)),
-        0,
-    ),
+    "all of them": (2, 2, (builders.share(0), builders.share(2)), (builders.share(0), builders.share(2)), 0),
     "one of two": (2, 2, (builders.share(1),), (builders.share(1),), 1),
     "none": (2, 2, (), (), 2),
     "shares that lie on one card": (
@@ -69,13 +64,7 @@ TABLE: dict[str, tuple[int, int, tuple[decisions.Share, ...], tuple[decisions.Sh
         (builders.share(0),),
         1,
     ),
-    "a minor that another uuid has already": (
-        2,
-        2,
-        (gone(0), builders.share(0)),
-        (builders.share(0),),
-        1,
-    ),
+    "a minor that another uuid has already": (2, 2, (gone(0), builders.share(0)), (builders.share(0),), 1),
     "two that claim one minor": (
         2,
         2,
@@ -128,7 +117,7 @@ WHOLE = allocation_recovery.NamedDevices(
     ],
 )
 def test_who_does_not_speak_for_the_pod_changes_nothing(
-    named: allocation_recovery.NamedDevices | None, device: facts.Device | None
+    named: allocation_recovery.NamedDevices | None, device: device_facts.Device | None
 ) -> None:
     """Nothing but the word of the pod's own GpuPod on cards that are there ends the withholding."""
     hold = builders.hold("p", withheld=1)

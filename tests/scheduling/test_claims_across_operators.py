@@ -8,7 +8,7 @@ import pytest
 from hypothesis import strategies as st
 
 from berth_operator.scheduling import uuid_ownership, uuid_records
-from berth_operator.scheduling.devices import facts
+from berth_operator.scheduling.devices import device_facts
 from support import builders, clock
 
 NODES: Final = ("n1", "n2", "n3")
@@ -36,7 +36,7 @@ class ApiState:
                 self.operator.hold(node, frozenset(self.held[node]))
         self.operator.ordered = True
 
-    def device(self, node: str) -> facts.Device:
+    def device(self, node: str) -> device_facts.Device:
         """Return the Device of a node."""
         cards = (builders.card(at, uuid=uuid) for at, uuid in enumerate(self.devices[node]))
         return builders.device(node, cards)

@@ -8,7 +8,7 @@ import pytest
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.demand_model import DemandModel
-from berth_operator.scheduling.devices import facts as devices
+from berth_operator.scheduling.devices import device_facts
 from berth_operator.scheduling.nodes import facts
 from support import builders, clock, ledgers
 
@@ -22,7 +22,7 @@ def together(ledger: Ledger) -> tuple[DemandModel, tuple[int, int]]:
 
 
 JOINING: Final = builders.node("n9", cpu=1000)
-SPARE: Final[dict[str, tuple[facts.Node, devices.Device, bool]]] = {
+SPARE: Final[dict[str, tuple[facts.Node, device_facts.Device, bool]]] = {
     "a node that is cordoned": (builders.node("n9", unschedulable=True), builders.device("n9", LARGE), False),
     "a node whose cards cannot be read": (JOINING, builders.device("n9", LARGE, failed="NVML"), False),
     "a node whose agent is silent": (JOINING, builders.device("n9", LARGE), True),
@@ -32,7 +32,7 @@ SPARE: Final[dict[str, tuple[facts.Node, devices.Device, bool]]] = {
 
 @pytest.mark.parametrize(("node", "device", "silent"), SPARE.values(), ids=SPARE)
 def test_a_node_that_can_give_nothing_does_not_count(
-    node: facts.Node, device: devices.Device, *, silent: bool
+    node: facts.Node, device: device_facts.Device, *, silent: bool
 ) -> None:
     """Where other pods go does not depend on cards that nobody can have."""
     ledger = ledgers.with_nodes(3)

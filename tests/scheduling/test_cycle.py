@@ -11,8 +11,7 @@ from berth_crds.vocabulary import Strategy
 from berth_operator.scheduling import cycle, decisions, questions, queued_pods
 from berth_operator.scheduling.constraints import reasons
 from berth_operator.scheduling.decisions import Bind, Count, Reason, Refusal, Reject, Wait
-from berth_operator.scheduling.devices import facts as cards_
-from berth_operator.scheduling.devices import requests
+from berth_operator.scheduling.devices import device_facts, requests
 from berth_operator.scheduling.devices.search_effort import Effort
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.policy import Policy
@@ -23,10 +22,7 @@ from support import backlogs, builders, clock, inventories, random_clusters
 
 
 def decide(
-    inventory: Inventory,
-    *waiting: queued_pods.Candidate,
-    policy: Policy = RULES,
-    limit: int = 256,
+    inventory: Inventory, *waiting: queued_pods.Candidate, policy: Policy = RULES, limit: int = 256
 ) -> list[decisions.Decision]:
     """Make one round for these pods."""
     return cycle.simulate(Search(inventory), backlogs.of(*waiting), 0.0, policy, limit=limit)
@@ -96,10 +92,7 @@ def test_what_was_said_is_said_anew_after_a_placement() -> None:
 
     counts = [answer.counts for answer in found if isinstance(answer, Wait)]
     assert [type(answer) for answer in found] == [Wait, Bind, Wait]
-    assert counts == [
-        (Count(Reason.WITHHELD, "", 1),),
-        (Count(Reason.FULL, "", 1),),
-    ]
+    assert counts == [(Count(Reason.WITHHELD, "", 1),), (Count(Reason.FULL, "", 1),)]
 
 
 def test_inventory_is_left_as_found_even_by_a_failure() -> None:
@@ -194,7 +187,7 @@ CUT = builders.card(0, mig=True, instances=builders.instances("n1", 0, 1))
     [builders.device(), builders.device(cards=[CUT], others=[builders.nic()])],
     ids=["nothing of the kind", "others of the kind"],
 )
-def test_what_no_node_ever_had_is_refused(ask: requests.Ask, device: cards_.Device) -> None:
+def test_what_no_node_ever_had_is_refused(ask: requests.Ask, device: device_facts.Device) -> None:
     """A profile or a type that is unknown is missing there as any other, and asking leaves no trace."""
     inventory = builders.inventory(builders.node(), device)
     table = inventory.table

@@ -9,8 +9,7 @@ from berth_crds import allocation, names
 from berth_crds.vocabulary import Scope
 from berth_operator.scheduling import cycle, decisions, node_offers, queued_pods
 from berth_operator.scheduling.delivery_methods import DeliveryMethod
-from berth_operator.scheduling.devices import facts as devices
-from berth_operator.scheduling.devices import node_topology, requests
+from berth_operator.scheduling.devices import device_facts, node_topology, requests
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts as nodes
 from berth_operator.scheduling.policy import Policy
@@ -28,13 +27,13 @@ def by_gpu(count: int = 1, name: str = names.NVIDIA_GPU, **fields: Any) -> queue
     return dataclasses.replace(pod, demand=dataclasses.replace(pod.demand, device_resources=((name, count),)))
 
 
-def shared(at: str = "n1", *, replicas: int = 2, cards: int = 2) -> devices.Device:
+def shared(at: str = "n1", *, replicas: int = 2, cards: int = 2) -> device_facts.Device:
     """Return cards whose replicas nvidia.com/gpu asks for."""
     found = [builders.card(minor, at=at, replicas=replicas) for minor in range(cards)]
-    return builders.device(at, found, gpu_unit=devices.REPLICA)
+    return builders.device(at, found, gpu_unit=device_facts.REPLICA)
 
 
-def cut(at: str = "n1") -> devices.Device:
+def cut(at: str = "n1") -> device_facts.Device:
     """Return a card whose two instances nvidia.com/gpu asks for."""
     card = builders.card(at=at, mig=True, instances=builders.instances(at, 0, 2))
     return builders.device(at, [card], gpu_unit=builders.PROFILE)
@@ -107,8 +106,7 @@ def test_whole_cards_come_first() -> None:
         pytest.param(by_gpu(memory_at_least=60 * builders.GIB), id="where a size is required"),
         pytest.param(
             dataclasses.replace(
-                by_gpu(),
-                demand=nodes.Demand(device_resources=((names.GPU, 100), (names.NVIDIA_GPU, 1))),
+                by_gpu(), demand=nodes.Demand(device_resources=((names.GPU, 100), (names.NVIDIA_GPU, 1)))
             ),
             id="a whole card by another name in another container",
         ),
@@ -223,9 +221,9 @@ def test_a_plugin_may_give_a_container_one_replica() -> None:
     assert placed(inventory, by_gpu(2)) is not None
 
 
-def counted(at: str = "n1", cards: int = 2) -> devices.Device:
+def counted(at: str = "n1", cards: int = 2) -> device_facts.Device:
     """Return cards that the kubelet counts by nvidia.com/gpu, and gives to one pod each."""
-    return builders.device(at, cards, gpu_unit=devices.COUNTED_CARD)
+    return builders.device(at, cards, gpu_unit=device_facts.COUNTED_CARD)
 
 
 def part_by_gpu(count: int = 1, *, memory: int = 20 * builders.GIB) -> queued_pods.Candidate:
@@ -298,7 +296,7 @@ def test_pieces_by_their_own_name_are_delivered_beside_counted_cards() -> None:
     there = builders.device(
         "n1",
         [card],
-        gpu_unit=devices.COUNTED_CARD,
+        gpu_unit=device_facts.COUNTED_CARD,
         delivery=DeliveryMethod.DEVICE_PLUGIN | DeliveryMethod.UNCHECKED,
     )
     pod = scenes.pod(requests.Instances(builders.PROFILE, 1))

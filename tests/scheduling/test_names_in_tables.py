@@ -4,20 +4,22 @@ from unittest import mock
 
 from berth_operator.scheduling import node_table
 from berth_operator.scheduling.constraints.query import matching_cards
-from berth_operator.scheduling.devices import conditions, requests
-from berth_operator.scheduling.devices import facts as devices
+from berth_operator.scheduling.devices import conditions, device_facts, requests
+from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 from support import builders, inventories
 
 
-def named_device(turn: int, count: int, at: str = "n1") -> devices.Device:
+def named_device(turn: int, count: int, at: str = "n1") -> device_facts.Device:
     """Make a Device of models, MIG profiles and types that nobody else has, so many of each."""
-    cut = tuple(devices.Instance(f"M-{at}-{one}", f"1g.{turn * count + one}gb", 1) for one in range(count))
-    cards = (
-        devices.Card(f"C-{at}", 0, "A100", mig=True, instances=cut),
-        *(devices.Card(f"C-{at}-{one}", one, f"model {turn} {one}", 1) for one in range(1, count)),
+    cut = tuple(
+        device_facts.Instance(f"M-{at}-{one}", f"1g.{turn * count + one}gb", 1) for one in range(count)
     )
-    others = tuple(devices.Card(f"O-{at}-{one}", one, type=f"type-{turn}-{one}") for one in range(count))
-    return devices.Device(at, cards, others)
+    cards = (
+        PhysicalDevice(f"C-{at}", 0, "A100", mig=True, instances=cut),
+        *(PhysicalDevice(f"C-{at}-{one}", one, f"model {turn} {one}", 1) for one in range(1, count)),
+    )
+    others = tuple(PhysicalDevice(f"O-{at}-{one}", one, type=f"type-{turn}-{one}") for one in range(count))
+    return device_facts.Device(at, cards, others)
 
 
 def test_names_that_a_node_has_no_more_leave_their_columns() -> None:

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import cycle, decisions, node_offers, queued_pods
-from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.devices import requests
+from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 from scheduling.placements import place
 from support import builders, clock, ledgers, random_clusters
 
@@ -37,7 +37,7 @@ def test_a_no_is_certain(cluster: random_clusters.ClusterState, pod: queued_pods
         pytest.param(dataclasses.replace(CARD, model="another"), True, id="another model"),
     ],
 )
-def test_better_cards(after: devices.Card, better: bool) -> None:  # noqa: FBT001  a column of the table
+def test_better_cards(after: PhysicalDevice, better: bool) -> None:  # noqa: FBT001  a column of the table
     """Cards of which one has less memory, and nothing else is new, serve nobody whom they did not serve."""
     before = builders.device(cards=[CARD]), 1
 

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from berth_crds.vocabulary import Strategy
 from berth_operator.scheduling import cycle, decisions, questions, queued_pods, search, under_policy
 from berth_operator.scheduling.decisions import Bind, Count, Reason, Wait
-from berth_operator.scheduling.devices import allocator, facts, requests
+from berth_operator.scheduling.devices import allocator, requests
+from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.policy import Oversale, Policy
@@ -149,7 +150,7 @@ def test_other_devices_are_not_oversold() -> None:
         ),
     ],
 )
-def test_pieces_are_not_oversold(card: facts.Card, ask: requests.Ask) -> None:
+def test_pieces_are_not_oversold(card: PhysicalDevice, ask: requests.Ask) -> None:
     """There are as many as the node says."""
     (answer,) = decide(one_card(card=card), pod("p", ask))
 

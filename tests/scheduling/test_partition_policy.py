@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from berth_operator.scheduling import changes, decisions, questions
 from berth_operator.scheduling.constraints import partition_policy, registry
 from berth_operator.scheduling.constraints.query import Query
-from berth_operator.scheduling.devices import allocator, facts, node_topology, requests
+from berth_operator.scheduling.devices import allocator, device_facts, node_topology, requests
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts as nodes
 from support import builders, topologies
@@ -31,18 +31,18 @@ def passes(inventory: Inventory, count: int) -> bool:
     return bool(registry.feasible(query)[inventory.index["n1"]])
 
 
-def inventory(device: facts.Device, *, honors: bool | None) -> Inventory:
+def inventory(device: device_facts.Device, *, honors: bool | None) -> Inventory:
     """Return an inventory of node n1."""
     return builders.inventory(builders.node(honors_partitions=honors), device)
 
 
 @hypothesis.settings(max_examples=150)
 @hypothesis.given(
-    device=st.sampled_from((SWITCHED, CUBE, LOOSE)),
-    held=st.sets(st.integers(0, 7)),
-    count=st.integers(1, 9),
+    device=st.sampled_from((SWITCHED, CUBE, LOOSE)), held=st.sets(st.integers(0, 7)), count=st.integers(1, 9)
 )
-def test_the_filter_knows_what_the_search_finds(device: facts.Device, held: set[int], count: int) -> None:
+def test_the_filter_knows_what_the_search_finds(
+    device: device_facts.Device, held: set[int], count: int
+) -> None:
     """A node passes exactly if it has a free partition, whatever is held and freed."""
     there = inventory(device, honors=True)
     for minor in sorted(held & set(range(len(device.cards)))):
@@ -103,7 +103,7 @@ def test_the_largest_partitions_count() -> None:
     """A node of 64 cards gives all of them."""
     cards = tuple(builders.card(minor) for minor in range(64))
     table = (node_topology.Partition((1 << 64) - 1, 1),)
-    device = facts.Device(
+    device = device_facts.Device(
         "n1", cards, topology=node_topology.NodeTopology(64, ((0,) * 64,) * 64, partitions=table)
     )
     there = inventory(device, honors=True)

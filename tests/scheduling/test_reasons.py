@@ -5,7 +5,7 @@ import pytest
 from berth_operator.scheduling import decisions, questions, queued_pods
 from berth_operator.scheduling.constraints import reasons
 from berth_operator.scheduling.decisions import Count, Reason
-from berth_operator.scheduling.devices import facts, requests
+from berth_operator.scheduling.devices import device_facts, requests
 from berth_operator.scheduling.inventory import Inventory
 from scheduling.explain import scenes
 from support import builders
@@ -19,9 +19,9 @@ FULL_OF_T4 = (
 )
 
 
-def cut(trouble: Reason | None = None, *, instances: int = 1) -> facts.Device:
+def cut(trouble: Reason | None = None, *, instances: int = 1) -> device_facts.Device:
     """Make a card with some MIG instances of 1g.5gb."""
-    made = tuple(facts.Instance(f"MIG-{at}", "1g.5gb", 5 * GIB, at) for at in range(instances))
+    made = tuple(device_facts.Instance(f"MIG-{at}", "1g.5gb", 5 * GIB, at) for at in range(instances))
     return builders.device(cards=[builders.card(mig=True, instances=made, trouble=trouble)])
 
 

@@ -8,8 +8,8 @@ import pytest
 from berth_crds.vocabulary import Scope, Strategy
 from berth_operator.scheduling import decisions, questions, queued_pods
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.devices import allocator, node_topology, requests
-from berth_operator.scheduling.devices import facts as devices
+from berth_operator.scheduling.devices import allocator, device_facts, node_topology, requests
+from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts as node_facts
@@ -25,7 +25,7 @@ TIGHT: Final = [requests.Gpus(1, core=40, memory=GIB)] * 17
 # ---------------------------------------------------------------- what is given
 
 
-def one_node(*cards: devices.Card, holds: tuple[Hold, ...] = ()) -> Inventory:
+def one_node(*cards: PhysicalDevice, holds: tuple[Hold, ...] = ()) -> Inventory:
     """Return an inventory of a node with these cards, of which pods hold some."""
     return builders.inventory(builders.node(), builders.device(cards=cards), *holds)
 
@@ -49,7 +49,7 @@ def close(*, required: bool) -> queued_pods.Candidate:
 
 def rooted(
     roots: str, nics: str, name: str = "n1", *, numa: tuple[int, ...] = ()
-) -> tuple[node_facts.Node, devices.Device]:
+) -> tuple[node_facts.Node, device_facts.Device]:
     """Return a node whose cards and NICs sit below these PCIe roots, a letter each."""
     flat = ((0,) * len(roots),) * len(roots)
     topology = node_topology.NodeTopology(len(roots), flat, ((Scope.NUMA, numa),))

@@ -7,7 +7,8 @@ import pytest
 
 from berth_crds.vocabulary import Strategy
 from berth_operator.scheduling import cycle, decisions, queued_pods
-from berth_operator.scheduling.devices import facts, requests
+from berth_operator.scheduling.devices import device_facts, requests
+from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.policy import Policy
@@ -23,7 +24,7 @@ EACH = pytest.mark.parametrize("strategy", list(Strategy))
 KINDS = pytest.mark.parametrize("kind", ["rdma", "npu-x"], ids=["built in", "of a package"])
 
 
-def others(kind: str, at: str, count: int) -> tuple[facts.Card, ...]:
+def others(kind: str, at: str, count: int) -> tuple[PhysicalDevice, ...]:
     """Return devices of a type."""
     return tuple(builders.nic(minor, at=at, type=kind, uuid=f"{kind}-{at}-{minor}") for minor in range(count))
 
@@ -32,7 +33,7 @@ def node(at: str, cards: int = 0, **counts: int) -> list[Any]:
     """Return a node with so many cards, and so many devices of each type."""
     listed = tuple(one for kind, count in counts.items() for one in others(kind.replace("_", "-"), at, count))
     own = tuple(builders.card(minor, at=at) for minor in range(cards))
-    return [builders.node(at), facts.Device(at, own, listed)]
+    return [builders.node(at), device_facts.Device(at, own, listed)]
 
 
 def holding(kind: str, at: str, minor: int, percent: int = 100) -> Hold:
@@ -112,8 +113,7 @@ def test_parts_of_devices_count_by_percent(strategy: Strategy) -> None:
 
 
 @pytest.mark.parametrize(
-    ("strategy", "node_taken"),
-    [(BINPACK, "n1"), (FRAGMENTATION, "n1"), (SPREAD, "n2"), (WEIGHTED, "n2")],
+    ("strategy", "node_taken"), [(BINPACK, "n1"), (FRAGMENTATION, "n1"), (SPREAD, "n2"), (WEIGHTED, "n2")]
 )
 def test_nodes_of_different_size(strategy: Strategy, node_taken: str) -> None:
     """All but weighted go by what part is used, weighted by how many there are and are left."""
@@ -180,7 +180,9 @@ def test_devices_that_are_not_well_are_neither_used_nor_free(strategy: Strategy)
     """A node with two unused NICs of which one is sick is as empty as one with one unused NIC."""
     sick = builders.nic(1, at="n2", trouble=decisions.Reason.UNHEALTHY)
     inventory = builders.inventory(
-        *node("n1", rdma=1), builders.node("n2"), facts.Device("n2", (), (*others("rdma", "n2", 1), sick))
+        *node("n1", rdma=1),
+        builders.node("n2"),
+        device_facts.Device("n2", (), (*others("rdma", "n2", 1), sick)),
     )
 
     assert node_of(inventory, asking("rdma", share=50), strategy) == "n1"

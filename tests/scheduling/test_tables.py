@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from berth_operator.scheduling import node_selection_reasons, node_table
 from berth_operator.scheduling.card_masks import MOST_MASKS
-from berth_operator.scheduling.devices import facts as devices
+from berth_operator.scheduling.devices import device_facts
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.node_selection_reasons import MOST_UPDATED
@@ -78,11 +78,7 @@ USED: Final = builders.hold("a", "n2", amounts=((random_clusters.LICENCE, 1),))
 SERVED: Final = facts.Demand(device_resources=((random_clusters.SERVED, 2),))
 # What an inventory has been told, one after the other; a demand; which nodes have room for it.
 ROOM: Final[dict[str, tuple[tuple[facts.Node | Hold, ...], facts.Demand, list[bool]]]] = {
-    "a resource that only some nodes advertise": (
-        (builders.node(), LICENCES),
-        licences(2),
-        [False, True],
-    ),
+    "a resource that only some nodes advertise": ((builders.node(), LICENCES), licences(2), [False, True]),
     "what is left of it": ((builders.node(), LICENCES, USED), licences(1), [False, True]),
     "and no more": ((builders.node(), LICENCES, USED), licences(2), [False, False]),
     "what pods use that were there before it was advertised": (
@@ -137,7 +133,7 @@ def test_answers_about_places_follow_the_nodes() -> None:
 @pytest.mark.parametrize(
     "newcomer", [builders.device("n2"), builders.hold("a", "n2")], ids=["a Device", "a bound pod"]
 )
-def test_answers_about_places_cover_nodes_known_by_hearsay(newcomer: devices.Device | Hold) -> None:
+def test_answers_about_places_cover_nodes_known_by_hearsay(newcomer: device_facts.Device | Hold) -> None:
     """A node that only a Device or a pod names is covered by every answer from then on, and is no place."""
     inventory = builders.inventory(builders.node())
     before = places(inventory, facts.ANYWHERE)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import strategies as st
 
 from berth_operator.scheduling import uuid_ownership, uuid_records
-from berth_operator.scheduling.devices import facts
+from berth_operator.scheduling.devices import device_facts
 from berth_operator.scheduling.uuid_ownership import UuidOwnership
 from support import builders, clock
 
@@ -18,15 +18,15 @@ A: Final = frozenset("a")
 NODES: Final = ("n1", "n2", "n3")
 
 
-def publishes(node: str, *uuids: str, instances: Iterable[str] = ()) -> facts.Device:
+def publishes(node: str, *uuids: str, instances: Iterable[str] = ()) -> device_facts.Device:
     """Return a node with these cards, the first of which is cut into these instances."""
-    cut = tuple(facts.Instance(uuid, builders.PROFILE, builders.GIB) for uuid in instances)
+    cut = tuple(device_facts.Instance(uuid, builders.PROFILE, builders.GIB) for uuid in instances)
     cards = [builders.card(at, uuid=uuid, instances=() if at else cut) for at, uuid in enumerate(uuids)]
     return builders.device(node, cards)
 
 
 def known(
-    *devices: facts.Device, recorded: Iterable[str] = (), time: Callable[[], float] = float
+    *devices: device_facts.Device, recorded: Iterable[str] = (), time: Callable[[], float] = float
 ) -> UuidOwnership:
     """Return what is known once all Devices were read; these uuids are recorded as those of the first."""
     found = UuidOwnership(time)
@@ -112,8 +112,7 @@ def test_a_dispute_outlives_the_operator() -> None:
     """The node that had the card first is away, and the next operator finds the other one alone."""
     found = UuidOwnership()
     found.publish(
-        publishes("n2", "a", "b"),
-        uuid_records.Record(frozenset("b"), A, {"a": uuid_records.Origin("n1")}),
+        publishes("n2", "a", "b"), uuid_records.Record(frozenset("b"), A, {"a": uuid_records.Origin("n1")})
     )
     found.ordered = True
     alone = found.keeper("a"), found.lost("n2"), found.kept("n2")

@@ -7,7 +7,7 @@ import pytest
 
 from berth_operator.scheduling import decisions, holds, uuid_records, withheld_cards
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.devices import facts
+from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 from berth_operator.scheduling.inventory import Inventory
 from support import builders, inventories
 
@@ -87,7 +87,7 @@ CUT = builders.card(0, mig=True, instances=builders.instances("n1", 0, 2))
     ],
 )
 def test_a_marked_card_says_why_it_is_not_given(
-    cards: list[facts.Card], marked: tuple[str | int, ...], troubles: list[Reason | None]
+    cards: list[PhysicalDevice], marked: tuple[str | int, ...], troubles: list[Reason | None]
 ) -> None:
     """A card that a pod may have beside its shares is in trouble for that."""
     inventory = builders.inventory(builders.node("n1"), builders.device("n1", cards))
@@ -177,7 +177,7 @@ def test_a_claim_too_many_has_no_other_node_looked_at() -> None:
 def test_of_a_type_that_a_pod_may_have_nothing_is_given() -> None:
     """Devices of other types, and all cards, are as before; what is ill stays ill, for to mend that helps."""
     ill = builders.nic(1, trouble=Reason.UNHEALTHY)
-    fpga = facts.Card("fpga", 0, type="fpga")
+    fpga = PhysicalDevice("fpga", 0, type="fpga")
     device = builders.device("n1", others=[builders.nic(0), ill, fpga])
     hold = builders.hold("a", withheld_types=frozenset({"rdma"}))
 

@@ -12,8 +12,8 @@ import msgspec
 
 from berth_crds import allocation, names, wire
 from berth_operator.scheduling import decisions, holds, queued_pods
-from berth_operator.scheduling.devices import device_view, requests
-from berth_operator.scheduling.devices import facts as devices
+from berth_operator.scheduling.devices import device_facts, device_view, requests
+from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import raw
@@ -47,32 +47,33 @@ def card(
     model: str = MODEL,
     trouble: decisions.Reason | None = None,
     **fields: Any,
-) -> devices.Card:
+) -> PhysicalDevice:
     """Return a card of a node."""
     usual: dict[str, Any] = {"uuid": uuid(at, minor), "memory": MEMORY, "trouble": trouble}
-    return devices.Card(minor=minor, model=model, **usual | fields)
+    return PhysicalDevice(minor=minor, model=model, **usual | fields)
 
 
-def instances(at: str, minor: int, count: int, profile: str = PROFILE) -> tuple[devices.Instance, ...]:
+def instances(at: str, minor: int, count: int, profile: str = PROFILE) -> tuple[device_facts.Instance, ...]:
     """Return the MIG instances of a card."""
     return tuple(
-        devices.Instance(f"MIG-{at}-{minor}-{number}", profile, 10 * GIB, number) for number in range(count)
+        device_facts.Instance(f"MIG-{at}-{minor}-{number}", profile, 10 * GIB, number)
+        for number in range(count)
     )
 
 
 def nic(
-    minor: int = 0, *, at: str = "n1", functions: int | tuple[devices.Function, ...] = 0, **fields: Any
-) -> devices.Card:
+    minor: int = 0, *, at: str = "n1", functions: int | tuple[device_facts.Function, ...] = 0, **fields: Any
+) -> PhysicalDevice:
     """Return an RDMA device of a node, with so many virtual functions or these."""
     if isinstance(functions, int):
         functions = tuple(function(minor, number) for number in range(functions))
     usual = {"uuid": f"rdma-{at}-{minor}", "type": "rdma", "functions": functions}
-    return devices.Card(minor=minor, **usual | fields)
+    return PhysicalDevice(minor=minor, **usual | fields)
 
 
-def function(minor: int, number: int, **labels: str) -> devices.Function:
+def function(minor: int, number: int, **labels: str) -> device_facts.Function:
     """Return a virtual function of a device."""
-    return devices.Function(f"0000:{minor:02x}:00.{number}", number, tuple(labels.items()))
+    return device_facts.Function(f"0000:{minor:02x}:00.{number}", number, tuple(labels.items()))
 
 
 def is_among(key: str, *values: str) -> facts.LabelExpression:
@@ -87,25 +88,27 @@ def selecting(kind: str = "", **labels: str) -> tuple[requests.LabelSelector, ..
 
 def device(
     at: str = "n1",
-    cards: int | Iterable[devices.Card] = 4,
+    cards: int | Iterable[PhysicalDevice] = 4,
     *,
-    others: Iterable[devices.Card] = (),
+    others: Iterable[PhysicalDevice] = (),
     **fields: Any,
-) -> devices.Device:
+) -> device_facts.Device:
     """Return the devices of a node: so many plain cards, or these."""
     found = [card(minor, at=at) for minor in range(cards)] if isinstance(cards, int) else cards
-    return devices.Device(at, tuple(found), tuple(others), **fields)
+    return device_facts.Device(at, tuple(found), tuple(others), **fields)
 
 
 def view(
-    known: devices.Device | Iterable[devices.Card],
+    known: device_facts.Device | Iterable[PhysicalDevice],
     used: Mapping[Any, device_view.Usage | None] = {},
     **fields: Any,
 ) -> device_view.View:
     """Return devices in use, by the minor of a GPU or by uuid; None is a device that a pod holds whole."""
-    if not isinstance(known, devices.Device):
+    if not isinstance(known, device_facts.Device):
         cards = tuple(known)
-        gpus, others = ([one for one in cards if (one.type == devices.GPU) is gpu] for gpu in (True, False))
+        gpus, others = (
+            [one for one in cards if (one.type == device_facts.GPU) is gpu] for gpu in (True, False)
+        )
         known = device(cards=gpus, others=others)
     whole = {one.uuid: device_view.Usage(100, one.memory, 1) for one in (*known.cards, *known.others)}
     uuids = {one.minor: one.uuid for one in known.cards}
@@ -189,14 +192,14 @@ def candidate(
     return queued_pods.Candidate(f"uid-{name}", namespace, name, **whole)
 
 
-def inventory(*known: facts.Node | devices.Device | holds.Hold, silent: Iterable[str] = ()) -> Inventory:
+def inventory(*known: facts.Node | device_facts.Device | holds.Hold, silent: Iterable[str] = ()) -> Inventory:
     """Return an inventory of these; all agents report except the silent ones."""
     built = Inventory()
     for one in known:
         match one:
             case facts.Node():
                 built.put_node(one)
-            case devices.Device():
+            case device_facts.Device():
                 built.put_device(one)
                 built.set_silent(one.node, one.node in set(silent))
             case holds.Hold():
@@ -204,7 +207,7 @@ def inventory(*known: facts.Node | devices.Device | holds.Hold, silent: Iterable
     return built
 
 
-def nodes(count: int, cards: int = 4) -> tuple[facts.Node | devices.Device, ...]:
+def nodes(count: int, cards: int = 4) -> tuple[facts.Node | device_facts.Device, ...]:
     """Return nodes n1, n2, … with so many cards each."""
     found = [f"n{at}" for at in range(1, count + 1)]
     return tuple(node(name) for name in found) + tuple(device(name, cards) for name in found)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from berth_crds import wire
-from berth_operator.scheduling.devices import facts
+from berth_operator.scheduling.devices import device_facts
 from berth_operator.translate import devices
 from support import builders
 
@@ -19,7 +19,7 @@ Pairs = set[tuple[int, int]]
 _salts = itertools.count(1)
 
 
-def device(node: str, sort: str, *, places: int = 0) -> facts.Device:
+def device(node: str, sort: str, *, places: int = 0) -> device_facts.Device:
     """Return a Device with a topology of this sort that nobody has seen before, as the core knows it."""
     return devices.read(published(node, SORTS[sort](), salt=next(_salts), places=places))
 

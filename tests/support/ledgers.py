@@ -8,7 +8,7 @@ from berth_crds import wire
 from berth_operator.engine import change_log, drift, ports
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import allocation_recovery, cycle, decisions, queued_pods
-from berth_operator.scheduling.devices import facts as devices
+from berth_operator.scheduling.devices import device_facts
 from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import gpupods, pods, raw
 from support import builders, clock, inventories
@@ -76,7 +76,7 @@ def with_nodes(count: int = 1, cards: int = 4, *, now: ports.Clock | None = None
     return ledger
 
 
-def join(ledger: Ledger, node: facts.Node, device: devices.Device, *, silent: bool = False) -> None:
+def join(ledger: Ledger, node: facts.Node, device: device_facts.Device, *, silent: bool = False) -> None:
     """Have a node join with its devices; its agent reports unless it is silent."""
     ledger.node_seen(node)
     ledger.device_seen(device)

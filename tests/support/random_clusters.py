@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from berth_crds.vocabulary import Strategy
 from berth_operator.scheduling import decisions, queued_pods, workload
-from berth_operator.scheduling.devices import allocator, node_topology
-from berth_operator.scheduling.devices import facts as cards_
+from berth_operator.scheduling.devices import allocator, device_facts, node_topology
 from berth_operator.scheduling.holds import ALL_CARDS, Hold
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
@@ -38,7 +37,7 @@ class ClusterState:
     """What is true: nodes, cards, whose agents are reporting, who holds what, and what pods have asked."""
 
     nodes: dict[str, facts.Node] = dataclasses.field(default_factory=dict)
-    devices: dict[str, cards_.Device] = dataclasses.field(default_factory=dict)
+    devices: dict[str, device_facts.Device] = dataclasses.field(default_factory=dict)
     reporting: set[str] = dataclasses.field(default_factory=set)
     holds: dict[str, Hold] = dataclasses.field(default_factory=dict)
     samples: dict[str, workload.Sample] = dataclasses.field(default_factory=dict)
@@ -100,7 +99,7 @@ def nodes(name: str) -> st.SearchStrategy[facts.Node]:
 
 @functools.cache
 @st.composite
-def devices(draw: st.DrawFn, at: str) -> cards_.Device:
+def devices(draw: st.DrawFn, at: str) -> device_facts.Device:
     """Return the devices of this node, minors in order but not without gaps; now and then there is a NIC."""
     minors = sorted(draw(st.sets(st.integers(0, 5), max_size=4)))
     found = tuple(draw(random_devices.cards(minor, at=at, modes="ppppppms", unit=UNIT)) for minor in minors)
@@ -213,7 +212,7 @@ def _put(inventory: Inventory, what: str, name: str, value: Any) -> None:
     match value:
         case facts.Node():
             inventory.put_node(value)
-        case cards_.Device():
+        case device_facts.Device():
             inventory.put_device(value)
         case _ if what == "node":
             inventory.drop_node(name)

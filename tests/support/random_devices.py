@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from berth_crds import link_worths
 from berth_crds.vocabulary import PartitionChoice, Scope
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.devices import device_view, facts, node_topology, requests
+from berth_operator.scheduling.devices import device_facts, device_view, node_topology, requests
+from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 from berth_operator.scheduling.nodes.facts import LabelExpression
 from support import builders
 
@@ -45,7 +46,7 @@ TROUBLES = st.sampled_from((None,) * 18 + (Reason.UNHEALTHY, Reason.CARD_CORDONE
 @st.composite
 def cards(
     draw: st.DrawFn, minor: int, *, at: str = "n1", modes: str = "pppppms", unit: int = 1
-) -> facts.Card:
+) -> PhysicalDevice:
     """Return a card in one of its modes: plain, in MIG mode, shared."""
     mode = draw(st.sampled_from(modes))
     profiles = draw(PROFILE_LISTS) if mode == "m" else []
@@ -59,7 +60,7 @@ def cards(
         root=draw(st.sampled_from(("a", "a", "b", "b", None))),
         mig=mode == "m",
         instances=tuple(
-            facts.Instance(f"MIG-{at}-{minor}-{number}", profile, 5 * unit, number)
+            device_facts.Instance(f"MIG-{at}-{minor}-{number}", profile, 5 * unit, number)
             for number, profile in enumerate(profiles)
         ),
         replicas=draw(st.sampled_from((3, 2) if mode == "s" else (0, 1))),
@@ -69,7 +70,7 @@ def cards(
 
 @functools.cache
 @st.composite
-def others(draw: st.DrawFn, minor: int, *, at: str = "n1") -> facts.Card:
+def others(draw: st.DrawFn, minor: int, *, at: str = "n1") -> PhysicalDevice:
     """Return a NIC, or now and then an FPGA."""
     kind = draw(st.sampled_from(("rdma", "rdma", "rdma", "fpga")))
     labels = draw(st.lists(st.sampled_from((LABEL, LABEL, ())), max_size=2))
@@ -93,7 +94,7 @@ def masks(keys: Iterable[object]) -> tuple[int, ...]:
 
 
 @st.composite
-def wirings(draw: st.DrawFn, made: tuple[facts.Card, ...]) -> node_topology.NodeTopology:
+def wirings(draw: st.DrawFn, made: tuple[PhysicalDevice, ...]) -> node_topology.NodeTopology:
     """Make a topology, or none."""
     size = len(made)
     if draw(st.integers(0, 5)) == 5:
@@ -119,7 +120,7 @@ def nodes(
     count = draw(st.integers(least, most))
     made = tuple(draw(cards(minor, modes=modes)) for minor in range(count))
     extra = tuple(draw(others(minor)) for minor in range(draw(st.integers(0, most_others))))
-    device = facts.Device("n1", made, extra, draw(wirings(made)))
+    device = device_facts.Device("n1", made, extra, draw(wirings(made)))
     used = {card.uuid: draw(usages(card)) for card in (*made, *extra) if not draw(st.integers(0, 2))}
     instances = [one for card in made for one in card.instances]
     used |= {
@@ -137,7 +138,7 @@ def nodes(
 
 
 @st.composite
-def usages(draw: st.DrawFn, card: facts.Card) -> device_view.Usage:
+def usages(draw: st.DrawFn, card: PhysicalDevice) -> device_view.Usage:
     """Let others hold something of a device."""
     if card.mig:
         return device_view.UNUSED

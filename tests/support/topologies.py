@@ -2,7 +2,7 @@
 
 from berth_agent import device_spec, simulated
 from berth_crds import wire
-from berth_operator.scheduling.devices import facts
+from berth_operator.scheduling.devices import device_facts
 from berth_operator.translate import devices
 
 
@@ -12,6 +12,6 @@ def published(node: str, shape: str) -> wire.Device:
     return wire.Device(metadata=wire.Meta(name=node), spec=spec)
 
 
-def device(node: str, shape: str) -> facts.Device:
+def device(node: str, shape: str) -> device_facts.Device:
     """Return the same as the core knows it."""
     return devices.read(published(node, shape))

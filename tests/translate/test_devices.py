@@ -12,7 +12,8 @@ from berth_crds import schema_limits, wire
 from berth_crds.vocabulary import Recovery
 from berth_operator.scheduling import uuid_ownership
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.devices import facts
+from berth_operator.scheduling.devices import device_facts
+from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 from berth_operator.translate import devices, raw
 from support import builders
 
@@ -31,8 +32,8 @@ def test_cards_are_read() -> None:
 
     assert (found.node, found.failed) == ("n1", "")
     assert found.cards == (
-        facts.Card("GPU-n1-0", 0, "A100-SXM4-80GB", 85198045184),
-        facts.Card("GPU-n1-1", 1, builders.MODEL, 0),
+        PhysicalDevice("GPU-n1-0", 0, "A100-SXM4-80GB", 85198045184),
+        PhysicalDevice("GPU-n1-1", 1, builders.MODEL, 0),
     ), "memory that is unknown is none to promise"
 
 
@@ -171,11 +172,7 @@ CASES: Final[dict[str, tuple[Cards, Cards, str]]] = {
         virtual(1, 257, 64),
         "16384 labels of virtual functions, counted for each of them",
     ),
-    "long labels": (
-        labelled(32, 16, 253),
-        labelled(32, 16, 254),
-        "131072 characters in labels",
-    ),
+    "long labels": (labelled(32, 16, 253), labelled(32, 16, 254), "131072 characters in labels"),
 }
 
 
@@ -220,7 +217,7 @@ def test_function_without_an_address_is_not_kept() -> None:
 
     (found,) = devices.read(builders.published(cards=[NIC | {"vfGroups": [{"vfs": vfs}]}])).others
 
-    assert found.functions == (facts.Function("0000:3b:00.2", 1),)
+    assert found.functions == (device_facts.Function("0000:3b:00.2", 1),)
 
 
 def test_uuids_that_are_read_can_all_be_recorded() -> None:
@@ -268,20 +265,22 @@ def test_what_a_sick_card_needs(verdict: dict[str, Any], expected: Recovery | No
 @pytest.mark.parametrize(
     ("processes", "expected"),
     [
-        pytest.param([{"pid": 7}], (facts.Occupant(7),), id="a process"),
+        pytest.param([{"pid": 7}], (device_facts.Occupant(7),), id="a process"),
         pytest.param(
             [{"pid": 7, "command": "python3", "namespace": "ml", "pod": "a"}],
-            (facts.Occupant(7, "python3", "ml/a"),),
+            (device_facts.Occupant(7, "python3", "ml/a"),),
             id="a process of a pod",
         ),
         pytest.param([{"pid": 7, "small": True}], (), id="a monitor"),
         pytest.param(
-            [{"pid": 7, "small": True}, {"pid": 8}], (facts.Occupant(8),), id="a monitor beside a process"
+            [{"pid": 7, "small": True}, {"pid": 8}],
+            (device_facts.Occupant(8),),
+            id="a monitor beside a process",
         ),
     ],
 )
 def test_processes_close_a_card_unless_they_are_small(
-    processes: list[dict[str, Any]], expected: tuple[facts.Occupant, ...]
+    processes: list[dict[str, Any]], expected: tuple[device_facts.Occupant, ...]
 ) -> None:
     """The card knows who uses it; for those that use too little of it, it is given out all the same."""
     verdict = {"uuid": "GPU-n1-0", "health": "Healthy", "occupants": processes}

@@ -9,7 +9,7 @@ import pytest
 
 from berth_crds import aliases, catalog, wire
 from berth_crds.vocabulary import Scope
-from berth_operator.scheduling.devices import facts, node_topology
+from berth_operator.scheduling.devices import device_facts, node_topology
 from berth_operator.translate import devices, partition_tables
 from support import topologies
 
@@ -17,7 +17,9 @@ PAIR: Final = {"minors": [1, 0], "gpuLinkType": "NVLink", "ringBusBandwidth": "4
 HALVES: Final = ((0, 1, 2, 3), (4, 5, 6, 7))
 
 
-def read(written: object = None, *, labels: Mapping[str, str] = {}, shape: str = "4xA40") -> facts.Device:
+def read(
+    written: object = None, *, labels: Mapping[str, str] = {}, shape: str = "4xA40"
+) -> device_facts.Device:
     """Return a Device with a table that people wrote."""
     text = written if isinstance(written, str) else json.dumps(written)
     notes = {} if written is None else {aliases.PARTITION_TABLE: text}
@@ -27,7 +29,7 @@ def read(written: object = None, *, labels: Mapping[str, str] = {}, shape: str =
     )
 
 
-def slots(device: facts.Device, size: int) -> list[tuple[int, ...]]:
+def slots(device: device_facts.Device, size: int) -> list[tuple[int, ...]]:
     """Return the partitions of a size in the order of the table."""
     return [node_topology.slots(one.mask) for one in device.topology.partitions if one.size == size]
 
@@ -126,7 +128,7 @@ def test_tables_of_models(model: str, known: bool) -> None:  # noqa: FBT001  a c
     assert sizes == ([1] * 8 + [2] * 4 + [4] * 2 + [8] if known else [])
 
 
-def _hopper(*models: str) -> facts.Device:
+def _hopper(*models: str) -> device_facts.Device:
     cards: tuple[Any, ...] = tuple(
         wire.Card(type="gpu", uuid=f"GPU-{minor}", minor=minor, model=model, memory=1 << 36)
         for minor, model in enumerate(models)

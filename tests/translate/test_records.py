@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from berth_crds import allocation, names
 from berth_operator.scheduling import allocation_recovery, decisions, holds
-from berth_operator.scheduling.devices import allocator, device_view, facts
+from berth_operator.scheduling.devices import allocator, device_facts, device_view
+from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 from berth_operator.translate import held_devices, pods
 from support import builders
 from translate import pod_requests
@@ -146,25 +147,25 @@ def _sum(shares: Shares, uuid: str) -> tuple[int, int]:
 # ---------------------------------------------------------------- from a request to a record and back
 
 GIB = 2**30
-FUNCTIONS = tuple(facts.Function(f"0000:1f:00.{at}", at) for at in range(1, 4))
-DEVICE = facts.Device(
+FUNCTIONS = tuple(device_facts.Function(f"0000:1f:00.{at}", at) for at in range(1, 4))
+DEVICE = device_facts.Device(
     "n1",
     cards=(
-        *(facts.Card(f"GPU-{at}", at, "A100-SXM4-80GB", 80 * GIB, root="pci0") for at in range(3)),
-        facts.Card("GPU-3", 3, "T4", 16 * GIB, replicas=4),
-        facts.Card(
+        *(PhysicalDevice(f"GPU-{at}", at, "A100-SXM4-80GB", 80 * GIB, root="pci0") for at in range(3)),
+        PhysicalDevice("GPU-3", 3, "T4", 16 * GIB, replicas=4),
+        PhysicalDevice(
             "GPU-4",
             4,
             "A100-SXM4-80GB",
             80 * GIB,
             mig=True,
-            instances=tuple(facts.Instance(f"MIG-{at}", "1g.10gb", 10 * GIB, at) for at in range(3)),
+            instances=tuple(device_facts.Instance(f"MIG-{at}", "1g.10gb", 10 * GIB, at) for at in range(3)),
         ),
     ),
     others=(
-        facts.Card("fpga-0", 0, type="fpga"),
-        facts.Card("rdma-0", 0, type="rdma", root="pci0", functions=FUNCTIONS),
-        facts.Card("rdma-1", 1, type="rdma"),
+        PhysicalDevice("fpga-0", 0, type="fpga"),
+        PhysicalDevice("rdma-0", 0, type="rdma", root="pci0", functions=FUNCTIONS),
+        PhysicalDevice("rdma-1", 1, type="rdma"),
     ),
 )
 JOURNEYS: dict[str, dict[str, Any]] = {
@@ -172,10 +173,7 @@ JOURNEYS: dict[str, dict[str, Any]] = {
     "no card": {},
     "several containers": {"containers": [builders.container("b", gpus=1), builders.container("a", gpus=2)]},
     "shares of one card": {
-        "containers": [
-            builders.asking("a", {names.GPU: 30}),
-            builders.asking("b", {names.GPU_MEMORY: "1Gi"}),
-        ]
+        "containers": [builders.asking("a", {names.GPU: 30}), builders.asking("b", {names.GPU_MEMORY: "1Gi"})]
     },
     "a borrowing init container": {
         "initContainers": [builders.container("i", gpus=2)],

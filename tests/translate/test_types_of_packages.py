@@ -9,7 +9,7 @@ import pytest
 from berth_crds import aliases, device_sources, device_types, names
 from berth_operator.scheduling import delivery_methods
 from berth_operator.scheduling.delivery_methods import DeliveryMethod
-from berth_operator.scheduling.devices import facts
+from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 from berth_operator.scheduling.devices.requests import Gpus, OtherDevices, cards
 from berth_operator.translate import delivery
 from support import builders, device_package, ledgers
@@ -73,11 +73,7 @@ def test_what_is_asked_for(
 
 def test_devices_of_packages_may_be_joined_and_chosen() -> None:
     """With cards on a PCIe root, by their labels, and by their uuids."""
-    annotations = {
-        names.JOINT: "gpu,npu",
-        names.LABELS: "npu: fabric=a",
-        names.UUIDS: "npu-1,npu-2,npu-3",
-    }
+    annotations = {names.JOINT: "gpu,npu", names.LABELS: "npu: fabric=a", names.UUIDS: "npu-1,npu-2,npu-3"}
 
     found = pod_requests.request(
         pod_requests.asking({names.NVIDIA_GPU: 1, "example.com/npu": 1}, annotations=annotations)
@@ -199,7 +195,7 @@ def test_what_koordinators_record_has_of_them_is_held(
     )
     ledger = ledgers.with_nodes()
     ledger.node_seen(builders.node("n1", extra={resource: 300}))
-    others = [facts.Card(f"{kind}-{minor}", minor, type=kind) for minor in range(3)]
+    others = [PhysicalDevice(f"{kind}-{minor}", minor, type=kind) for minor in range(3)]
     ledger.device_seen(builders.device("n1", others=others))
 
     ledgers.pod_seen(ledger, builders.admitted(pod))

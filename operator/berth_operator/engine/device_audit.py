@@ -8,7 +8,7 @@ start, and on the Device for as long as it lasts.
 from collections.abc import Iterator
 
 from berth_operator.scheduling import node_info
-from berth_operator.scheduling.devices import device_view, facts
+from berth_operator.scheduling.devices import device_facts, device_view
 from berth_operator.scheduling.inventory import Inventory
 
 
@@ -30,7 +30,7 @@ def node_findings(info: node_info.NodeInfo) -> Iterator[str]:
             yield f"{uuid} of {info.name} is {what.format(pods=' and '.join(pods))}"
 
 
-def _limits(device: facts.Device) -> Iterator[tuple[str, device_view.Usage]]:
+def _limits(device: device_facts.Device) -> Iterator[tuple[str, device_view.Usage]]:
     """Yield each device with the most that may be allocated of it; unknown memory has no limit."""
     for unit in (*device.cards, *device.others):
         yield unit.uuid, device_view.Usage(device_view.FULL_CORE, unit.memory)

@@ -19,7 +19,7 @@ from typing import Final
 from berth_operator.engine import sick_cards
 from berth_operator.scheduling import node_info
 from berth_operator.scheduling.decisions import EvictionCause, Reason
-from berth_operator.scheduling.devices import facts as devices
+from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.policy import Policy
 
@@ -81,7 +81,7 @@ def _holders_of_all(info: node_info.NodeInfo, seconds: float) -> Iterator[Evicti
 
 
 def _holders_of(
-    info: node_info.NodeInfo, card: devices.Card, policy: Policy, *, ready: bool
+    info: node_info.NodeInfo, card: PhysicalDevice, policy: Policy, *, ready: bool
 ) -> Iterator[Eviction]:
     of_card = f"{sick_cards.name(card)} of node {info.name}"
     if policy.drain_cordoned and card.trouble is Reason.CARD_CORDONED:

@@ -34,7 +34,7 @@ from berth_operator.scheduling import (
 )
 from berth_operator.scheduling.backlog import Backlog
 from berth_operator.scheduling.decisions import ClusterEvent
-from berth_operator.scheduling.devices import facts as devices
+from berth_operator.scheduling.devices.device_facts import Device
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.policy import Policy
@@ -338,7 +338,7 @@ class Ledger:
         self._node_changed(name)
         self._recharge_node(name)
 
-    def device_seen(self, device: devices.Device, record: uuid_records.Record = uuid_records.NOTHING) -> None:
+    def device_seen(self, device: Device, record: uuid_records.Record = uuid_records.NOTHING) -> None:
         """Record a new or changed Device; its recorded uuids count until all Devices were read."""
         info = self.inventory.node(device.node)
         changed = info is None or info.published != device

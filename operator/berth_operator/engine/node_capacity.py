@@ -12,8 +12,8 @@ from typing import Final
 
 from berth_crds import aliases, device_types, names, vocabulary
 from berth_operator.scheduling import node_info
-from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.devices import requests
+from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.policy import NO_OVERSALE, Oversale
 
@@ -74,6 +74,6 @@ def _of_devices(info: node_info.NodeInfo, oversale: Oversale) -> collections.Cou
     return found
 
 
-def _given(info: node_info.NodeInfo, those: tuple[devices.Card, ...]) -> Iterator[devices.Card]:
+def _given(info: node_info.NodeInfo, those: tuple[PhysicalDevice, ...]) -> Iterator[PhysicalDevice]:
     """Yield the devices that may get pods, or are held."""
     return (one for one in those if one.trouble is None or one.uuid in info.used)

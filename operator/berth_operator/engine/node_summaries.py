@@ -14,8 +14,8 @@ from berth_crds.client import cooperative
 from berth_operator.engine import device_audit, ports, sick_cards
 from berth_operator.scheduling import node_info, uuid_ownership
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.devices import device_view, occupants
-from berth_operator.scheduling.devices import facts as devices
+from berth_operator.scheduling.devices import device_facts, device_view, occupants
+from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.uuid_records import Origin
 
@@ -78,7 +78,7 @@ def summary(info: node_info.NodeInfo, owners: uuid_ownership.UuidOwnership) -> N
     )
 
 
-def _part_in_use(view: device_view.View, card: devices.Card) -> float:
+def _part_in_use(view: device_view.View, card: PhysicalDevice) -> float:
     """Return which part of a card pods hold: the larger of compute and memory, that of instances included."""
     used = view.usage(card.uuid)
     instances = sum(one.memory for one in card.instances if view.usage(one.uuid) != device_view.UNUSED)
@@ -155,7 +155,7 @@ def reason(info: node_info.NodeInfo) -> str:
     return "; ".join(parts)
 
 
-def _occupants(device: devices.Device) -> Iterator[str]:
+def _occupants(device: device_facts.Device) -> Iterator[str]:
     """Yield by which processes, or pods, cards are used that nobody gave them."""
     occupied = (card for card in device.cards if card.trouble is Reason.OCCUPIED and card.occupants)
     for card in itertools.islice(occupied, MOST_NAMED):

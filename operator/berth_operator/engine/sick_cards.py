@@ -9,7 +9,8 @@ from typing import Final
 
 from berth_crds.vocabulary import Recovery
 from berth_operator.scheduling import node_info
-from berth_operator.scheduling.devices import facts as devices
+from berth_operator.scheduling.devices import device_facts
+from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 from berth_operator.scheduling.holds import Hold
 
 # What a card needs, and what may be done as soon as no pod holds it. Other verdicts leave pods where they
@@ -23,10 +24,10 @@ NEEDS: Final[dict[Recovery, tuple[str, str]]] = {
 MOST_NAMED: Final = 4  # Cards of a node.
 
 
-def holders(info: node_info.NodeInfo, card: devices.Card) -> list[Hold]:
+def holders(info: node_info.NodeInfo, card: PhysicalDevice) -> list[Hold]:
     """Return the pods that hold something of a card, or may do so; in the order of their names."""
     uuids = {card.uuid, *(one.uuid for one in card.instances)}
-    marks = uuids | ({card.minor} if card.type == devices.GPU else set())
+    marks = uuids | ({card.minor} if card.type == device_facts.GPU else set())
     found = (
         hold
         for hold in info.holds.values()
@@ -35,12 +36,12 @@ def holders(info: node_info.NodeInfo, card: devices.Card) -> list[Hold]:
     return sorted(found, key=lambda hold: hold.title)
 
 
-def name(card: devices.Card) -> str:
+def name(card: PhysicalDevice) -> str:
     """Return what people call a card."""
-    return f"card {card.minor}" if card.type == devices.GPU else card.uuid
+    return f"card {card.minor}" if card.type == device_facts.GPU else card.uuid
 
 
-def need(card: devices.Card) -> str:
+def need(card: PhysicalDevice) -> str:
     """Return what a sick card needs, as a phrase; empty if nothing for which pods must be gone."""
     return NEEDS[card.recovery][0] if card.recovery in NEEDS else ""
 
@@ -56,7 +57,7 @@ def phrases(info: node_info.NodeInfo) -> Iterator[str]:
         yield f"{len(sick) - MOST_NAMED} more cards need repair"
 
 
-def _hindrance(info: node_info.NodeInfo, card: devices.Card) -> str:
+def _hindrance(info: node_info.NodeInfo, card: PhysicalDevice) -> str:
     """Return which pods hold a card, or what may be done as none does, as a phrase."""
     if count := len(holders(info, card)):
         return f"{count} {'pod holds' if count == 1 else 'pods hold'} it"

@@ -15,7 +15,7 @@ from typing import Final
 from berth_crds import logs
 from berth_operator.engine import totals
 from berth_operator.scheduling import allocation_recovery
-from berth_operator.scheduling.devices import facts
+from berth_operator.scheduling.devices import device_facts
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.policy import Policy
 
@@ -134,7 +134,9 @@ class UnreadablePods:
         for title in list(self._titles.get(uid, ())):
             self._remove_gpupod(title)
 
-    def current_hold(self, uid: str, device: facts.Device | None, plugged: Collection[str] | None) -> Hold:
+    def current_hold(
+        self, uid: str, device: device_facts.Device | None, plugged: Collection[str] | None
+    ) -> Hold:
         """Return what a pod holds now, given the devices of its node and what a plugin may give of them."""
         hold, nameless = self._pods[uid]
         if self.disbelieved(uid) is not None:

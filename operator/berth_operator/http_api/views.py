@@ -12,7 +12,8 @@ import msgspec
 from berth_operator.engine import assumed_pods, decision_records
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import card_loads, decisions, explain, node_info, queued_pods, under_policy
-from berth_operator.scheduling.devices import device_view, facts, search_effort
+from berth_operator.scheduling.devices import device_view, search_effort
+from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 from berth_operator.scheduling.devices.search_effort import Effort
 
 # Up to so many nodes every card is examined. No pod is bound meanwhile, so the effort is limited: a
@@ -121,7 +122,7 @@ def node(ledger: Ledger, info: node_info.NodeInfo) -> Fields:
     }
 
 
-def _device(view: device_view.View, card: facts.Card) -> Fields:
+def _device(view: device_view.View, card: PhysicalDevice) -> Fields:
     return {
         "uuid": card.uuid,
         "type": card.type,
@@ -136,7 +137,7 @@ def _device(view: device_view.View, card: facts.Card) -> Fields:
     }
 
 
-def _load(loads: card_loads.Loads, card: facts.Card) -> Fields | None:
+def _load(loads: card_loads.Loads, card: PhysicalDevice) -> Fields | None:
     """Return what was measured of a card; None where nothing counts now."""
     load = loads.get(card.minor)
     return {name: figure for name, figure in load._asdict().items() if figure >= 0} if load else None

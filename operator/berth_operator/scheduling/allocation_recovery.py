@@ -23,7 +23,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from berth_operator.scheduling import decisions, foreign_allocations, holds
-from berth_operator.scheduling.devices import allocator, facts
+from berth_operator.scheduling.devices import allocator, device_facts
+from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 from berth_operator.scheduling.holds import Hold
 
 Piece = tuple[str, str]  # Type and uuid.
@@ -106,7 +107,7 @@ def offered(hold: Hold, nameless: UnreadableAllocation, plugged: Collection[str]
 
 
 def held(
-    hold: Hold, nameless: UnreadableAllocation, named: NamedDevices | None, device: facts.Device | None
+    hold: Hold, nameless: UnreadableAllocation, named: NamedDevices | None, device: device_facts.Device | None
 ) -> Hold:
     """Return what a pod holds, given what it withholds while its devices are not named."""
     hold, in_doubt = foreign_allocations.cards_as_written(hold, nameless.record, device)
@@ -122,7 +123,9 @@ def held(
     return _by_gpupod(hold, nameless, named, device)
 
 
-def _by_gpupod(hold: Hold, nameless: UnreadableAllocation, named: NamedDevices, device: facts.Device) -> Hold:
+def _by_gpupod(
+    hold: Hold, nameless: UnreadableAllocation, named: NamedDevices, device: device_facts.Device
+) -> Hold:
     """Return what a pod holds by its GpuPod, beside what its record has named of other types."""
     there = _there(named.grants, device)
     shares = allocator.peak_shares(in_turn(_known(named.grants, there), nameless.starts))
@@ -153,7 +156,7 @@ def _open_types(
     return missing | {one.type for one in asked if core[one.type] < max(one.core, 1)}
 
 
-def _unspoken(hold: Hold, nameless: UnreadableAllocation, device: facts.Device | None) -> Hold:
+def _unspoken(hold: Hold, nameless: UnreadableAllocation, device: device_facts.Device | None) -> Hold:
     """Return what a pod withholds whose devices are not named yet."""
     soon = device is not None and device.kubelet_read and nameless.plugged is not None and nameless.runs
     return dataclasses.replace(hold, withheld=holds.ALL_CARDS) if soon and hold.withheld else hold
@@ -177,17 +180,17 @@ def in_turn(
 
 def _words(shares: Iterable[decisions.Share]) -> set[str | int]:
     """Return by which words cards are marked: a NIC may well have the minor of a card."""
-    return {word for share in shares if share.type == facts.GPU for word in (share.uuid, share.minor)}
+    return {word for share in shares if share.type == device_facts.GPU for word in (share.uuid, share.minor)}
 
 
 def _gpus(shares: Iterable[decisions.Share]) -> set[str]:
-    return {share.uuid for share in shares if share.type == facts.GPU}
+    return {share.uuid for share in shares if share.type == device_facts.GPU}
 
 
 # ---------------------------------------------------------------- what the Device has of it
 
 
-def _there(grants: tuple[decisions.Grant, ...], device: facts.Device) -> Mapping[Piece, str]:
+def _there(grants: tuple[decisions.Grant, ...], device: device_facts.Device) -> Mapping[Piece, str]:
     """Find the devices that are named: by uuid, else by minor where no other device is named there."""
     pieces = set(_pieces(device))
     shares = [share for grant in grants for share in grant.shares]
@@ -201,14 +204,14 @@ def _there(grants: tuple[decisions.Grant, ...], device: facts.Device) -> Mapping
     return found
 
 
-def _pieces(device: facts.Device) -> Iterator[Piece]:
+def _pieces(device: device_facts.Device) -> Iterator[Piece]:
     for one in (*device.cards, *device.others):
         yield one.type, one.uuid
         for instance in one.instances:
             yield one.type, instance.uuid
 
 
-def _plain(device: facts.Device) -> Iterator[facts.Card]:
+def _plain(device: device_facts.Device) -> Iterator[PhysicalDevice]:
     return (one for one in (*device.cards, *device.others) if not one.mig)
 
 

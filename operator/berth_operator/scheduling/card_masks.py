@@ -9,7 +9,8 @@ from typing import Final
 import numpy as np
 
 from berth_operator.scheduling import node_info, node_table
-from berth_operator.scheduling.devices import conditions, facts, requests
+from berth_operator.scheduling.devices import conditions, requests
+from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 from berth_operator.scheduling.nodes import facts as nodes
 
 MOST_MASKS: Final = 64
@@ -37,7 +38,7 @@ class CardMasks:
         """Return which cards all selectors select, by row and slot."""
         known: dict[nodes.Labels, bool] = {}  # Most cards have the same labels, or none.
 
-        def selects(card: facts.Card) -> bool:
+        def selects(card: PhysicalDevice) -> bool:
             if card.labels not in known:
                 known[card.labels] = conditions.selected(card.labels, selectors)
             return known[card.labels]
@@ -49,7 +50,7 @@ class CardMasks:
         selection: Hashable,
         infos: Infos,
         table: node_table.NodeTable,
-        selects: Callable[[facts.Card], bool],
+        selects: Callable[[PhysicalDevice], bool],
     ) -> node_table.Mask:
         if (found := self._masks.get(selection)) is None:
             if len(self._masks) >= MOST_MASKS:

@@ -12,8 +12,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar, Final, Self
 
 from berth_operator.scheduling import wording
-from berth_operator.scheduling.devices import facts as devices
-from berth_operator.scheduling.devices import requests
+from berth_operator.scheduling.devices import device_facts, requests
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.nodes import facts as nodes
 
@@ -33,7 +32,9 @@ class Scenario:
     request: requests.Request
     demand: nodes.Demand
     node: nodes.Node = NO_NODE
-    device: devices.Device | None = None  # Without devices that belong to other nodes (`NodeInfo.owned`).
+    device: device_facts.Device | None = (
+        None  # Without devices that belong to other nodes (`NodeInfo.owned`).
+    )
     silent: bool = False  # Whether its agent is not ready: then it gets no pod, be it reported or not.
     holds: tuple[Hold, ...] = ()
     quarantine: str = ""  # Why its kubelet gets no pod for a time.
@@ -109,8 +110,8 @@ class DeviceRef:
     minor: int
     core: int = 0
     memory: int = 0
-    type: str = devices.GPU
-    occupants: tuple[devices.Occupant, ...] = ()
+    type: str = device_facts.GPU
+    occupants: tuple[device_facts.Occupant, ...] = ()
 
 
 def named(devices: Sequence[DeviceRef], node: str) -> str:

@@ -11,14 +11,8 @@ from typing import Final
 
 from berth_operator.scheduling import node_table
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.devices import (
-    device_view,
-    facts,
-    packing_problems,
-    requests,
-    scopes,
-    verdicts,
-)
+from berth_operator.scheduling.devices import device_view, packing_problems, requests, scopes, verdicts
+from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.node_info import NodeInfo
 
@@ -106,7 +100,7 @@ def _write_partitions(table: node_table.NodeTable, info: NodeInfo, view: device_
     table.allow_partitions(info.row, sizes)
 
 
-def _write_slot(table: node_table.NodeTable, info: NodeInfo, slot: int, card: facts.Card) -> None:
+def _write_slot(table: node_table.NodeTable, info: NodeInfo, slot: int, card: PhysicalDevice) -> None:
     used = info.used.get(card.uuid, device_view.UNUSED)
     core, memory = max(0, device_view.FULL_CORE - used.core), max(0, card.memory - used.memory)
     table.core[info.row, slot] = core
@@ -146,7 +140,7 @@ class _Counts:
     trouble: int = 0
     free: int = 0  # Percents of devices that are left, where these are counted.
 
-    def add(self, holder: facts.Card, count: int, left: int, *, free: int = 0) -> None:
+    def add(self, holder: PhysicalDevice, count: int, left: int, *, free: int = 0) -> None:
         """Add the pieces of one device."""
         self.in_all += count
         if holder.trouble is None:
@@ -204,7 +198,7 @@ def _write(
         getattr(table, name)[at] = count
 
 
-def divisible(card: facts.Card) -> bool:
+def divisible(card: PhysicalDevice) -> bool:
     """Whether a card is given out whole or in fractions: no trouble, no MIG instances, no replicas."""
     return card.trouble is None and not card.mig and card.replicas <= 1
 
@@ -221,12 +215,12 @@ def _state(info: NodeInfo) -> int:
     return node_table.NO_DEVICES_REASONS.index(Reason.QUARANTINED) if info.quarantine else 0
 
 
-def _trouble(card: facts.Card) -> int:
+def _trouble(card: PhysicalDevice) -> int:
     trouble = card.trouble or _mode(card)
     return node_table.TROUBLES.index(trouble) if trouble in node_table.TROUBLES else 0
 
 
-def _mode(card: facts.Card) -> Reason | None:
+def _mode(card: PhysicalDevice) -> Reason | None:
     """Return the mode in which a card is given out neither whole nor by shares, if it is in one."""
     if card.mig:
         return Reason.MIG_MODE

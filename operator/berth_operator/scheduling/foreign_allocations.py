@@ -19,7 +19,8 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from berth_operator.scheduling import decisions
-from berth_operator.scheduling.devices import facts, requests
+from berth_operator.scheduling.devices import device_facts, requests
+from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 from berth_operator.scheduling.holds import Hold
 
 SMALLEST: Final = 1  # Percent of a device for each of its virtual functions but the first.
@@ -66,7 +67,7 @@ def distrusted(record: ForeignRecord) -> ForeignRecord:
 
 
 def cards_as_written(
-    hold: Hold, record: ForeignRecord | None, device: facts.Device | None
+    hold: Hold, record: ForeignRecord | None, device: device_facts.Device | None
 ) -> tuple[Hold, bool]:
     """Return what a pod withholds of cards by its record, and whether that leaves it in doubt.
 
@@ -84,7 +85,7 @@ def cards_as_written(
 
 
 def others_as_written(
-    hold: Hold, record: ForeignRecord | None, asked: Iterable[AskedType], device: facts.Device | None
+    hold: Hold, record: ForeignRecord | None, asked: Iterable[AskedType], device: device_facts.Device | None
 ) -> Hold:
     """Return what a pod holds by its record of devices other than cards, and what it withholds of them still.
 
@@ -109,7 +110,7 @@ def _is_whole(parts: Collection[ForeignPart], asked: AskedType) -> bool:
     return different and sum(part.core for part in parts) == asked.core
 
 
-def _shares(parts: Iterable[ForeignPart], device: facts.Device) -> Iterator[decisions.Share]:
+def _shares(parts: Iterable[ForeignPart], device: device_facts.Device) -> Iterator[decisions.Share]:
     """Yield the parts as shares of the devices of a node; nothing if one of them is not there."""
     there = {(one.type, one.minor): one for one in device.others}
     found = [(there.get((part.type, part.minor)), part) for part in parts]
@@ -119,11 +120,11 @@ def _shares(parts: Iterable[ForeignPart], device: facts.Device) -> Iterator[deci
                 yield from _parts_of(holder, part)
 
 
-def _is_there(holder: facts.Card | None, part: ForeignPart) -> bool:
+def _is_there(holder: PhysicalDevice | None, part: ForeignPart) -> bool:
     return holder is not None and {one.bus for one in holder.functions}.issuperset(part.functions)
 
 
-def _parts_of(holder: facts.Card, part: ForeignPart) -> Iterator[decisions.Share]:
+def _parts_of(holder: PhysicalDevice, part: ForeignPart) -> Iterator[decisions.Share]:
     """Yield the shares of one device: one for each virtual function, which take no more than the part."""
     functions = part.functions or ("",)
     core = part.core - SMALLEST * (len(functions) - 1)

@@ -16,12 +16,11 @@ import numpy as np
 
 from berth_crds import device_types, names
 from berth_operator.scheduling import node_table, questions
-from berth_operator.scheduling.devices import facts as devices
-from berth_operator.scheduling.devices import requests
+from berth_operator.scheduling.devices import device_facts, requests
 from berth_operator.scheduling.nodes import facts
 
 MOST_REMEMBERED: Final = 1024
-OF_CARDS: Final = ("", devices.COUNTED_CARD)
+OF_CARDS: Final = ("", device_facts.COUNTED_CARD)
 
 
 def request_on_unit(request: requests.Request, demand: facts.Demand, unit: str) -> requests.Request:
@@ -68,7 +67,7 @@ def stands_for_pieces(table: node_table.NodeTable, rows: node_table.Rows) -> nod
 
 def _means_another(request: requests.Request, demand: facts.Demand, unit: str) -> bool:
     """Whether a request means another one on nodes of this unit."""
-    if unit == devices.COUNTED_CARD:
+    if unit == device_facts.COUNTED_CARD:
         return _parts_by_gpu_name(request, demand)
     return bool(unit) and _by_gpu_name(request, demand)
 
@@ -98,7 +97,7 @@ def _in_units(request: requests.Request, unit: str) -> requests.Request:
         dataclasses.replace(container, asks=tuple(_in_unit(ask, unit) for ask in container.asks))
         for container in request.containers
     )
-    if unit != devices.COUNTED_CARD:
+    if unit != device_facts.COUNTED_CARD:
         grouping = dataclasses.replace(request.grouping, scope=None)
         return dataclasses.replace(request, containers=containers, grouping=grouping)
     least = max(request.conditions.memory_at_least, *(ask.memory for ask in request.need.shares))
@@ -109,6 +108,8 @@ def _in_units(request: requests.Request, unit: str) -> requests.Request:
 def _in_unit(ask: requests.Ask, unit: str) -> requests.Ask:
     if not isinstance(ask, requests.Gpus):
         return ask
-    if unit == devices.COUNTED_CARD:
+    if unit == device_facts.COUNTED_CARD:
         return requests.cards(ask.count)
-    return requests.Replicas(ask.count) if unit == devices.REPLICA else requests.Instances(unit, ask.count)
+    return (
+        requests.Replicas(ask.count) if unit == device_facts.REPLICA else requests.Instances(unit, ask.count)
+    )

@@ -26,8 +26,7 @@ from berth_operator.scheduling import (
     withheld_cards,
     workload,
 )
-from berth_operator.scheduling.devices import facts as devices
-from berth_operator.scheduling.devices import requests
+from berth_operator.scheduling.devices import device_facts, requests
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.policy import Policy
@@ -174,7 +173,7 @@ class Inventory:
         self._vacate_if_idle(info)
 
     def put_device(
-        self, device: devices.Device, record: uuid_records.Record = uuid_records.NOTHING
+        self, device: device_facts.Device, record: uuid_records.Record = uuid_records.NOTHING
     ) -> set[str]:
         """Apply what an agent published, and what is recorded of its uuids.
 
@@ -211,7 +210,7 @@ class Inventory:
             info.device, info.unnamed = device, unnamed
             self._install(info, device)
 
-    def _install(self, info: node_info.NodeInfo, device: devices.Device) -> None:
+    def _install(self, info: node_info.NodeInfo, device: device_facts.Device) -> None:
         self._card_masks.forget()
         table = self.table
         table.reserve_slots(len(device.cards))
@@ -386,7 +385,9 @@ class Inventory:
         self._cluster_supply.update(info.name, cluster_supply.node_supply(info))
 
 
-def _use(table: node_table.NodeTable, at: int, device: devices.Device, models: Iterable[str] = ()) -> None:
+def _use(
+    table: node_table.NodeTable, at: int, device: device_facts.Device, models: Iterable[str] = ()
+) -> None:
     """Make columns for what the devices of a row are, and leave those for what it has no more."""
     table.models.use(at, models)
     profiles = (one.profile for card in device.cards for one in card.instances)

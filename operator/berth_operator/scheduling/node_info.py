@@ -3,12 +3,11 @@
 import dataclasses
 
 from berth_crds import names
-from berth_operator.scheduling.devices import device_view
-from berth_operator.scheduling.devices import facts as devices
+from berth_operator.scheduling.devices import device_facts, device_view
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.nodes import facts
 
-Cards = tuple[devices.Device | None, int]  # What a node can give out, and how many are kept back of it.
+Cards = tuple[device_facts.Device | None, int]  # What a node can give out, and how many are kept back of it.
 
 
 @dataclasses.dataclass(slots=True)
@@ -18,9 +17,9 @@ class NodeInfo:
     name: str
     row: int
     node: facts.Node | None = None
-    published: devices.Device | None = None  # As its agent says.
-    owned: devices.Device | None = None  # Without the cards that belong to another node.
-    device: devices.Device | None = None  # Without those, too, that damaged records name: as it counts.
+    published: device_facts.Device | None = None  # As its agent says.
+    owned: device_facts.Device | None = None  # Without the cards that belong to another node.
+    device: device_facts.Device | None = None  # Without those, too, that damaged records name: as it counts.
     unnamed: int = 0  # Cards that are kept back because what a damaged record names is not there.
     uncounted: int = 0  # MIG profiles and types of devices that are not given, for all nodes have too many.
     silent: bool = True  # Whether its agent is not ready: no card of it is given out.
@@ -86,7 +85,7 @@ class NodeInfo:
     def view(self) -> device_view.View:
         """Show the devices and their use to the allocator."""
         return device_view.View(
-            device=self.device or devices.Device(self.name),
+            device=self.device or device_facts.Device(self.name),
             used=self.used,
             functions=frozenset(self.functions),
             withheld=self.withheld,

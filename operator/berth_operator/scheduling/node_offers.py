@@ -14,8 +14,8 @@ from typing import Final
 
 from berth_operator.scheduling import gpu_units, node_info, node_table, questions, queued_pods, under_policy
 from berth_operator.scheduling.constraints import registry
-from berth_operator.scheduling.devices import facts as devices
 from berth_operator.scheduling.devices import requests
+from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.policy import Policy
@@ -152,5 +152,5 @@ def better_cards(before: node_info.Cards, after: node_info.Cards) -> bool:
     return not same or any(map(_better_card, old.cards, new.cards))
 
 
-def _better_card(before: devices.Card, after: devices.Card) -> bool:
+def _better_card(before: PhysicalDevice, after: PhysicalDevice) -> bool:
     return after.memory > before.memory or dataclasses.replace(before, memory=after.memory) != after

@@ -22,7 +22,7 @@ import dataclasses
 from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
-from berth_operator.scheduling.devices import facts
+from berth_operator.scheduling.devices import device_facts
 from berth_operator.scheduling.uuid_records import NOTHING, UNKNOWN, Origin, Record, UuidHistory, beside
 
 REMEMBERED_SECONDS: Final = 24 * 3600.0  # For which a node that withdrew a card may come back for it.
@@ -33,9 +33,7 @@ class UuidOwnership:
     """All uuids of GPUs and MIG instances, and the nodes that claim them."""
 
     def __init__(
-        self,
-        clock: Callable[[], float] = float,
-        holds: Callable[[str], Collection[str]] | None = None,
+        self, clock: Callable[[], float] = float, holds: Callable[[str], Collection[str]] | None = None
     ) -> None:
         """Begin with nothing; `holds` returns what pods on a node hold now, by default what `hold` recorded.
 
@@ -59,7 +57,9 @@ class UuidOwnership:
 
     # ------------------------------------------------------------ what happens
 
-    def publish(self, device: facts.Device, record: Record = NOTHING, held: Collection[str] = ()) -> set[str]:
+    def publish(
+        self, device: device_facts.Device, record: Record = NOTHING, held: Collection[str] = ()
+    ) -> set[str]:
         """Apply what a node publishes and its pods hold; return the nodes whose cards that changes.
 
         What is recorded counts only until all Devices were read: what was seen since is known better.
@@ -352,12 +352,12 @@ def _among(nodes: tuple[str, ...], node: str, *, is_one: bool) -> tuple[str, ...
     return (*nodes, node) if is_one else tuple(one for one in nodes if one != node)
 
 
-def named(device: facts.Device) -> Iterable[str]:
+def named(device: device_facts.Device) -> Iterable[str]:
     """Yield the uuids that a node claims: none of a Device in which that cannot be recorded."""
     return () if device.large else uuids(device)
 
 
-def uuids(device: facts.Device) -> Iterable[str]:
+def uuids(device: device_facts.Device) -> Iterable[str]:
     """Yield the uuids that must be unique in the world: those of GPUs, and of their instances."""
     for card in device.cards:
         yield card.uuid

@@ -12,23 +12,24 @@ from collections.abc import Callable, Iterable, Mapping
 
 from berth_operator.scheduling import decisions, holds
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.devices import facts
+from berth_operator.scheduling.devices import device_facts
+from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 
 
-def after_claims(published: facts.Device, lost: frozenset[str]) -> facts.Device:
+def after_claims(published: device_facts.Device, lost: frozenset[str]) -> device_facts.Device:
     """Return a Device without the cards that belong to another node, as far as they could be given out."""
     if not lost:
         return published
 
-    def is_lost(card: facts.Card) -> bool:
+    def is_lost(card: PhysicalDevice) -> bool:
         return card.uuid in lost or any(one.uuid in lost for one in card.instances)
 
     return _troubled(published, is_lost, Reason.DUPLICATE_UUID)
 
 
 def after_holds(
-    device: facts.Device, there: frozenset[str], held: Iterable[holds.Hold]
-) -> tuple[facts.Device, int]:
+    device: device_facts.Device, there: frozenset[str], held: Iterable[holds.Hold]
+) -> tuple[device_facts.Device, int]:
     """Return a Device without what records name or leave open, and how many more cards are kept back."""
     odd = [hold for hold in held if is_odd(hold, there)]
     if not odd:
@@ -56,7 +57,7 @@ def _names_odd(hold: holds.Hold, there: frozenset[str]) -> bool:
     if hold.marked:
         return True
     for share in hold.shares:  # noqa: SIM110  each bind and each end of a pod comes by here
-        if share.uuid not in there and share.type == facts.GPU:
+        if share.uuid not in there and share.type == device_facts.GPU:
             return True
     return False
 
@@ -67,12 +68,16 @@ def held(pods: Iterable[holds.Hold]) -> frozenset[str]:
     What an agent says in a GpuPod counts on its own node alone, and against no other node's claim.
     """
     return frozenset(
-        share.uuid for pod in pods if not pod.by_agent for share in pod.shares if share.type == facts.GPU
+        share.uuid
+        for pod in pods
+        if not pod.by_agent
+        for share in pod.shares
+        if share.type == device_facts.GPU
     )
 
 
 def _missing(share: decisions.Share, there: frozenset[str]) -> bool:
-    return share.type == facts.GPU and share.uuid not in there
+    return share.type == device_facts.GPU and share.uuid not in there
 
 
 def _named(hold: holds.Hold, there: frozenset[str]) -> Iterable[str | int]:
@@ -82,9 +87,9 @@ def _named(hold: holds.Hold, there: frozenset[str]) -> Iterable[str | int]:
             yield share.minor
 
 
-def _by_name(device: facts.Device) -> Mapping[str | int, facts.Card]:
+def _by_name(device: device_facts.Device) -> Mapping[str | int, PhysicalDevice]:
     """Find the cards of a node by their uuids, those of their instances, and their minors."""
-    found: dict[str | int, facts.Card] = {}
+    found: dict[str | int, PhysicalDevice] = {}
     for card in device.cards:
         found[card.minor] = found[card.uuid] = card
         for instance in card.instances:
@@ -92,7 +97,7 @@ def _by_name(device: facts.Device) -> Mapping[str | int, facts.Card]:
     return found
 
 
-def _without_types(device: facts.Device, types: frozenset[str]) -> facts.Device:
+def _without_types(device: device_facts.Device, types: frozenset[str]) -> device_facts.Device:
     """Return a Device without the devices of these types, as far as they could be given out."""
     if not types:
         return device
@@ -105,7 +110,9 @@ def _without_types(device: facts.Device, types: frozenset[str]) -> facts.Device:
     return dataclasses.replace(device, others=others)
 
 
-def _troubled(device: facts.Device, which: Callable[[facts.Card], bool], reason: Reason) -> facts.Device:
+def _troubled(
+    device: device_facts.Device, which: Callable[[PhysicalDevice], bool], reason: Reason
+) -> device_facts.Device:
     cards = tuple(
         dataclasses.replace(card, trouble=reason) if card.trouble is None and which(card) else card
         for card in device.cards

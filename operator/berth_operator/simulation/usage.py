@@ -8,7 +8,8 @@ allocated.
 import dataclasses
 
 from berth_operator.scheduling import node_info
-from berth_operator.scheduling.devices import device_view, facts
+from berth_operator.scheduling.devices import device_view
+from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 from berth_operator.scheduling.inventory import Inventory
 
 
@@ -46,7 +47,7 @@ def of_node(info: node_info.NodeInfo | None) -> Usage:
     return Usage(len(parts), len(parts) - parts.count(0.0) + withheld, sum(parts) + withheld)
 
 
-def of_card(view: device_view.View, card: facts.Card) -> float:
+def of_card(view: device_view.View, card: PhysicalDevice) -> float:
     """Return the allocated share of a card, from 0 to 1."""
     if card.mig:
         used = sum(one.size for one in card.instances if view.usage(one.uuid) != device_view.UNUSED)

@@ -18,7 +18,8 @@ from berth_crds import catalog, link_worths, named_cards, names, text, vocabular
 from berth_crds.vocabulary import LinkKind, Scope
 from berth_operator.scheduling import uuid_records
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.devices import facts, node_topology, nvlink_cliques
+from berth_operator.scheduling.devices import device_facts, node_topology, nvlink_cliques
+from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 from berth_operator.scheduling.nodes import facts as nodes
 from berth_operator.translate import delivery, device_size, partition_tables
 
@@ -34,7 +35,7 @@ FEW_LABELS: Final = 8  # As agents write them of their own accord.
 FATAL_SOURCES: Final = (vocabulary.DeviceCondition.NVML_READY,)
 
 
-def read(device: wire.Device, fault: str | None = None) -> facts.Device:
+def read(device: wire.Device, fault: str | None = None) -> device_facts.Device:
     """Return the Device that an agent published; one that is too large counts as failed.
 
     `fault` is what it has too much of, if that is known already.
@@ -49,7 +50,7 @@ def read(device: wire.Device, fault: str | None = None) -> facts.Device:
     gpus = [card for card in ordered if card.type == vocabulary.DeviceType.GPU]
     table = partition_tables.read(device, spec, gpus)
     kubelet_served = any(one.type == PLUGIN for one in device.status.conditions)
-    return facts.Device(
+    return device_facts.Device(
         node=device.metadata.name,
         cards=tuple(_card(card, verdicts.get(card.uuid), cordoned, duplicates) for card in gpus),
         others=tuple(
@@ -75,9 +76,9 @@ def read(device: wire.Device, fault: str | None = None) -> facts.Device:
 def _gpu_unit(spec: wire.DeviceSpec, *, kubelet_served: bool) -> str:
     """Return what nvidia.com/gpu asks for on the node; a whole card where nothing else is known for sure."""
     if not spec.gpu_stands_for and kubelet_served:
-        return facts.COUNTED_CARD
+        return device_facts.COUNTED_CARD
     if spec.gpu_stands_for == names.NVIDIA_GPU_SHARED:
-        return facts.REPLICA
+        return device_facts.REPLICA
     profiles = {one.profile for card in spec.devices if card.mig for one in card.mig.instances}
     return next((one for one in profiles if names.of_instances(one) == spec.gpu_stands_for), "")
 
@@ -119,9 +120,9 @@ def _card(
     verdict: wire.CardStatus | None,
     cordoned: frozenset[str],
     duplicates: frozenset[str] = frozenset(),
-) -> facts.Card:
+) -> PhysicalDevice:
     place = card.topology or wire.Topology()
-    return facts.Card(
+    return PhysicalDevice(
         uuid=card.uuid,
         minor=card.minor,
         model=text.line(catalog.normal_model(card.model)),
@@ -151,12 +152,12 @@ def _same_labels(labels: nodes.Labels) -> nodes.Labels:
     return labels
 
 
-def _occupants(verdict: wire.CardStatus | None) -> tuple[facts.Occupant, ...]:
+def _occupants(verdict: wire.CardStatus | None) -> tuple[device_facts.Occupant, ...]:
     """Return the processes that close a card; those that use too little of it do not count."""
     if verdict is None or not verdict.occupants:
         return ()
     return tuple(
-        facts.Occupant(
+        device_facts.Occupant(
             one.pid, text.line(one.command), text.line(f"{one.namespace}/{one.pod}") if one.pod else ""
         )
         for one in verdict.occupants
@@ -164,11 +165,11 @@ def _occupants(verdict: wire.CardStatus | None) -> tuple[facts.Occupant, ...]:
     )
 
 
-def _instances(mig: wire.Mig | None) -> tuple[facts.Instance, ...]:
+def _instances(mig: wire.Mig | None) -> tuple[device_facts.Instance, ...]:
     if mig is None or not mig.enabled:
         return ()
     found = (
-        facts.Instance(
+        device_facts.Instance(
             one.uuid,
             one.profile,
             one.memory,
@@ -180,11 +181,14 @@ def _instances(mig: wire.Mig | None) -> tuple[facts.Instance, ...]:
     return tuple(sorted(found, key=lambda one: (one.start, one.uuid)))
 
 
-def _functions(card: wire.Card) -> tuple[facts.Function, ...]:
+def _functions(card: wire.Card) -> tuple[device_facts.Function, ...]:
     """Return the virtual functions that can be allocated: those with an address."""
     labelled = ((group.vfs, _labels(group.labels)) for group in card.vf_groups)
     found = (
-        facts.Function(one.bus_id, one.minor, labels) for vfs, labels in labelled for one in vfs if one.bus_id
+        device_facts.Function(one.bus_id, one.minor, labels)
+        for vfs, labels in labelled
+        for one in vfs
+        if one.bus_id
     )
     return tuple(sorted(found, key=lambda one: one.bus))
 

@@ -17,7 +17,7 @@ import msgspec
 from berth_crds import aliases, card_part, device_types, schema_limits, vocabulary
 from berth_crds.client import decoding, errors
 from berth_operator.scheduling import decisions, foreign_allocations
-from berth_operator.scheduling.devices import facts
+from berth_operator.scheduling.devices import device_facts
 from berth_operator.translate import quantities, raw
 
 MAX_LENGTH: Final = 1 << 16  # Koordinator writes some 200 characters for each device.
@@ -86,7 +86,9 @@ def _minors(entries: Entries | None) -> frozenset[int] | None:
     if entries is None:
         return None
     try:
-        found = frozenset(card.minor for card in decoding.decode(_cards, entries.get(facts.GPU, NOTHING)))
+        found = frozenset(
+            card.minor for card in decoding.decode(_cards, entries.get(device_facts.GPU, NOTHING))
+        )
     except errors.DECODE_ERRORS:
         return None
     return found if len(found) <= schema_limits.MOST_DEVICES else None
@@ -164,7 +166,7 @@ def _entry(shares: list[tuple[decisions.Share, bool]]) -> dict[str, Any]:
 
 def _resources(device: decisions.Share, shares: Iterable[tuple[decisions.Share, bool]]) -> dict[str, str]:
     core = _most((share.core, runs) for share, runs in shares)
-    if device.type != facts.GPU:
+    if device.type != device_facts.GPU:
         return {f"{PREFIX}/{device.type}": str(core)}
     memory = _most((share.memory, runs) for share, runs in shares)
     ratio = -(-100 * memory // device.card_memory) if device.card_memory else 0

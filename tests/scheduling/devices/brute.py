@@ -1,8 +1,8 @@
 """A second opinion on placements: naive, exhaustive, and written without a look at the first.
 
-A way to serve a pod is a list of things for each ask: a card, an instance of a card, a
-replica, a device with or without one of its functions. All ways are listed and each is
-held against the rules as a whole. It is far too slow for anything but tiny nodes.
+A way to serve a pod is a list of things for each ask: a card, an instance of a card, a replica, a device with
+or without one of its functions. All ways are listed and each is held against the rules as a whole. It is far
+too slow for anything but tiny nodes.
 """
 
 import collections
@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from berth_crds import catalog, link_worths
 from berth_crds.vocabulary import PartitionChoice, Scope
-from berth_operator.scheduling.devices import device_view, facts, node_topology, requests
+from berth_operator.scheduling.devices import device_facts, device_view, node_topology, requests
+from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 from scheduling.devices import free_memory, neighbours
 from scheduling.second_opinion import selected
 
@@ -21,7 +22,7 @@ from scheduling.second_opinion import selected
 class Thing(NamedTuple):
     """Something given to an ask: a device, and which part of it where it has parts."""
 
-    card: facts.Card
+    card: PhysicalDevice
     part: str = ""
 
 
@@ -41,9 +42,7 @@ def ways(view: device_view.View, request: requests.Request) -> Iterator[Way]:
     asks = [(owner, ask) for owner, container in enumerate(request.containers) for ask in container.asks]
     # What follows is chosen last, because how many are needed depends on what leads.
     asks.sort(key=lambda one: follows(request, one[1]))
-    for way in _extend(view, request, asks, ()):
-        if allowed(view, request, way):
-            yield way
+    yield from (way for way in _extend(view, request, asks, ()) if allowed(view, request, way))
 
 
 def _extend(
@@ -96,7 +95,7 @@ def options_of_parts(
         yield from itertools.product(*(with_functions(request, ask, one) for one in chosen))
 
 
-def suits(request: requests.Request, ask: requests.OtherDevices, one: facts.Card) -> bool:
+def suits(request: requests.Request, ask: requests.OtherDevices, one: PhysicalDevice) -> bool:
     """Return whether a device is of the right kind."""
     functions = request.grouping.function_labels
     pins = {uuid for uuid in request.conditions.uuids if uuid.partition("-")[0] == ask.type}
@@ -112,7 +111,7 @@ def suits(request: requests.Request, ask: requests.OtherDevices, one: facts.Card
     )
 
 
-def with_functions(request: requests.Request, ask: requests.OtherDevices, one: facts.Card) -> list[Thing]:
+def with_functions(request: requests.Request, ask: requests.OtherDevices, one: PhysicalDevice) -> list[Thing]:
     """List a device by itself, or with each of its functions where it comes with one."""
     wanted = request.grouping.function_labels
     if not one.functions or (ask.share == 100 and not requests.of_type(wanted, ask.type)):
@@ -120,12 +119,12 @@ def with_functions(request: requests.Request, ask: requests.OtherDevices, one: f
     return [Thing(one, each.bus) for each in one.functions if selected(each.labels, wanted, ask.type)]
 
 
-def plain(card: facts.Card) -> bool:
+def plain(card: PhysicalDevice) -> bool:
     """Return whether a card is given out whole or by shares."""
     return card.trouble is None and not card.mig and card.replicas <= 1
 
 
-def may(view: device_view.View, request: requests.Request, card: facts.Card) -> bool:
+def may(view: device_view.View, request: requests.Request, card: PhysicalDevice) -> bool:
     """Return whether the conditions allow a card."""
     asked, key = request.conditions, catalog.model_key(card.model)
     return (
@@ -141,12 +140,12 @@ def may(view: device_view.View, request: requests.Request, card: facts.Card) -> 
     )
 
 
-def found(pattern: str, card: facts.Card) -> bool:
+def found(pattern: str, card: PhysicalDevice) -> bool:
     """Return whether a pattern is found in the model of a card."""
     return re.search(pattern, catalog.normal_model(card.model), re.IGNORECASE) is not None
 
 
-def may_instance(request: requests.Request, card: facts.Card, one: facts.Instance) -> bool:
+def may_instance(request: requests.Request, card: PhysicalDevice, one: device_facts.Instance) -> bool:
     """Return whether the conditions allow an instance of a card that they allow."""
     asked = request.conditions
     return one.uuid not in asked.avoid_uuids and (
@@ -220,7 +219,7 @@ def phase_fits(view: device_view.View, phase: set[int], way: Way) -> bool:
     return True
 
 
-def card_fits(view: device_view.View, card: facts.Card, here: list[tuple[requests.Ask, str]]) -> bool:
+def card_fits(view: device_view.View, card: PhysicalDevice, here: list[tuple[requests.Ask, str]]) -> bool:
     """Hold what one card must give at one time against what is left of it."""
     used = view.usage(card.uuid)
     pieces = [piece for _, piece in here if piece]
@@ -242,7 +241,7 @@ def in_use(view: device_view.View, uuid: str) -> bool:
 
 
 def share_fits(
-    view: device_view.View, card: facts.Card, used: device_view.Usage, here: list[requests.Ask]
+    view: device_view.View, card: PhysicalDevice, used: device_view.Usage, here: list[requests.Ask]
 ) -> bool:
     """Add up shares and whole cards."""
     if any(in_use(view, one.uuid) for one in card.instances):
@@ -262,7 +261,7 @@ def is_whole(ask: requests.Ask) -> bool:
     return isinstance(ask, requests.Gpus) and ask.core == 100 and ask.ratio == 100
 
 
-def replicas_in_use(card: facts.Card, used: device_view.Usage) -> int:
+def replicas_in_use(card: PhysicalDevice, used: device_view.Usage) -> int:
     """Find how many replicas the holds amount to, by counting up."""
     core, memory = 100 // card.replicas, card.memory // card.replicas
     return next(
@@ -272,7 +271,7 @@ def replicas_in_use(card: facts.Card, used: device_view.Usage) -> int:
     )
 
 
-def part_fits(view: device_view.View, card: facts.Card, here: list[requests.Ask]) -> bool:
+def part_fits(view: device_view.View, card: PhysicalDevice, here: list[requests.Ask]) -> bool:
     """Add up the percents of another device."""
     busy = in_use(view, card.uuid) or any(one.bus in view.functions for one in card.functions)
     shares = [ask.share for ask in here if isinstance(ask, requests.OtherDevices)]
@@ -354,7 +353,7 @@ def whole_slots(view: device_view.View, way: Way) -> frozenset[int]:
     )
 
 
-def in_order(view: device_view.View) -> list[facts.Card]:
+def in_order(view: device_view.View) -> list[PhysicalDevice]:
     """List the cards by slot."""
     return sorted(view.device.cards, key=lambda card: (card.minor, card.uuid))
 

@@ -1,9 +1,10 @@
 """How much memory of a card is free, counted naively."""
 
-from berth_operator.scheduling.devices import device_view, facts, requests
+from berth_operator.scheduling.devices import device_view, requests
+from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 
 
-def is_enough(view: device_view.View, card: facts.Card, asked: requests.Conditions) -> bool:
+def is_enough(view: device_view.View, card: PhysicalDevice, asked: requests.Conditions) -> bool:
     """Return whether a card has as much free as is required of each: promised to nobody, used by nobody."""
     free = unpromised(view, card)
     if card.uuid in view.measured_free:
@@ -11,7 +12,7 @@ def is_enough(view: device_view.View, card: facts.Card, asked: requests.Conditio
     return free >= asked.free_memory_at_least
 
 
-def unpromised(view: device_view.View, card: facts.Card) -> int:
+def unpromised(view: device_view.View, card: PhysicalDevice) -> int:
     """Return what is left of a card, of its instances or of its replicas."""
     used = view.usage(card.uuid)
     if card.replicas > 1:

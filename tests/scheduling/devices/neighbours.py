@@ -4,10 +4,11 @@ from collections.abc import Collection
 
 from berth_crds.vocabulary import Scope
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.devices import device_view, facts, requests
+from berth_operator.scheduling.devices import device_view, requests
+from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 
 
-def is_alone(view: device_view.View, request: requests.Request, given: Collection[facts.Card]) -> bool:
+def is_alone(view: device_view.View, request: requests.Request, given: Collection[PhysicalDevice]) -> bool:
     """Return whether nobody has anything of what the pod wants to itself."""
     for kind, scope in request.grouping.exclusive:
         own = [one for one in given if one.type == kind]
@@ -20,12 +21,12 @@ def is_alone(view: device_view.View, request: requests.Request, given: Collectio
     return True
 
 
-def near(one: facts.Card, other: facts.Card) -> bool:
+def near(one: PhysicalDevice, other: PhysicalDevice) -> bool:
     """Return whether two devices may be below one root."""
     return one.root is None or other.root is None or one.root == other.root
 
 
-def perhaps_held(view: device_view.View, card: facts.Card) -> bool:
+def perhaps_held(view: device_view.View, card: PhysicalDevice) -> bool:
     """Return whether anybody may have anything of a device."""
     parts = [card.uuid, *(one.uuid for one in card.instances)]
     functions = any(one.bus in view.functions for one in card.functions)

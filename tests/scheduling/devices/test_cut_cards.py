@@ -5,7 +5,8 @@ from typing import Any, Final
 import pytest
 
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.devices import device_view, facts, mig_slices, requests
+from berth_operator.scheduling.devices import device_facts, device_view, mig_slices, requests
+from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 from scheduling.placements import Outcome, granted, outcome, refused
 from support import builders
 from support.builders import GIB, request, view
@@ -17,10 +18,11 @@ USED: Final = device_view.Usage(100, 10 * GIB, 1)
 PACKED: Final = requests.Grouping(spread_replicas=False)
 
 
-def mig(minor: int, *starts: int, profile: str = SMALL, size: int = 1) -> facts.Card:
+def mig(minor: int, *starts: int, profile: str = SMALL, size: int = 1) -> PhysicalDevice:
     """Return a card in MIG mode with instances that start at these slices."""
     instances = tuple(
-        facts.Instance(f"MIG-{minor}-{start}", profile, size * 10 * GIB, start, size) for start in starts
+        device_facts.Instance(f"MIG-{minor}-{start}", profile, size * 10 * GIB, start, size)
+        for start in starts
     )
     return builders.card(minor, model=A100, mig=True, instances=instances)
 
@@ -137,7 +139,7 @@ def test_what_a_cut_card_gives(given: device_view.View, asked: requests.Request,
         ),
     ],
 )
-def test_what_is_written_of_a_piece(card: facts.Card, ask: requests.Ask, shares: dict[str, Any]) -> None:
+def test_what_is_written_of_a_piece(card: PhysicalDevice, ask: requests.Ask, shares: dict[str, Any]) -> None:
     """A share says which piece it is, on which card, and how large."""
     (share,) = granted(view([card]), request(ask))
 

@@ -6,7 +6,8 @@ import pytest
 
 from berth_crds.vocabulary import Scope
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.devices import allocator, device_view, facts, requests
+from berth_operator.scheduling.devices import allocator, device_view, requests
+from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 from scheduling.placements import Outcome, outcome, refused
 from support import builders
 from support.builders import card, function, nic, request, view
@@ -26,7 +27,7 @@ def used(percent: int) -> device_view.Usage:
     return device_view.Usage(percent, 0, 1)
 
 
-def rooted(*roots: str, nics: str = "") -> list[facts.Card]:
+def rooted(*roots: str, nics: str = "") -> list[PhysicalDevice]:
     """Return cards and NICs by the names of their roots."""
     cards = [card(minor, root=root) for minor, root in enumerate(roots)]
     return cards + [nic(minor, root=root) for minor, root in enumerate(nics)]
@@ -40,9 +41,7 @@ def named(conditions: requests.Conditions, *asks: requests.Ask) -> requests.Requ
 CARD: Final = requests.cards(1)
 EVERY: Final = rdma(every=True)
 PARTS: Final = view(
-    [nic(0), nic(1, functions=1), nic(2)],
-    {"rdma-n1-0": used(10)},
-    functions=frozenset({"0000:01:00.0"}),
+    [nic(0), nic(1, functions=1), nic(2)], {"rdma-n1-0": used(10)}, functions=frozenset({"0000:01:00.0"})
 )
 TWO_FABRICS: Final = view([nic(0, labels=(("fabric", "b"),)), nic(1, labels=(("fabric", "a"),))])
 CARD_AND_NICS: Final = view([card(), nic(0), nic(1)])
@@ -151,22 +150,14 @@ TOGETHER: Final[dict[str, Case]] = {
         "GPU-n1-1/50% rdma-n1-0/50%",
     ),
     **{
-        what: (
-            view(known),
-            request((requests.cards(count), rdma()), grouping=JOINT),
-            (Reason.NO_ROOT, True),
-        )
+        what: (view(known), request((requests.cards(count), rdma()), grouping=JOINT), (Reason.NO_ROOT, True))
         for what, known, count in (
             ("no NIC is on any root", rooted("a", "b", nics="cc"), 2),
             ("unknown roots are no roots", [card(), nic()], 1),
             ("one root lacks a NIC", rooted("a", "b", nics="a"), 2),
         )
     },
-    "who asks for cards alone has no NIC": (
-        view([card(), nic()]),
-        request(CARD, grouping=JOINT),
-        "GPU-n1-0",
-    ),
+    "who asks for cards alone has no NIC": (view([card(), nic()]), request(CARD, grouping=JOINT), "GPU-n1-0"),
     "who asks for NICs alone has no card": (
         view([card(), nic()]),
         request(rdma(), grouping=JOINT),

@@ -13,7 +13,7 @@ from berth_crds.vocabulary import Scope
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import (
     card_sets,
-    facts,
+    device_facts,
     node_topology,
     nvlink_cliques,
     requests,
@@ -37,14 +37,14 @@ NVLINK_WISH, SWITCH_WISH, SOCKET_WISH = (
 )
 
 
-def links_alone(device: facts.Device) -> facts.Device:
+def links_alone(device: device_facts.Device) -> device_facts.Device:
     """Return a Device of which nothing but the NVLinks is known."""
     worth = link_worths.NVLINK
     rows = tuple(tuple(pair // worth * worth for pair in row) for row in device.topology.worth)
     return dataclasses.replace(device, topology=node_topology.NodeTopology(8, rows))
 
 
-def wired(*partitions_: tuple[int, int], size: int = 4) -> facts.Device:
+def wired(*partitions_: tuple[int, int], size: int = 4) -> device_facts.Device:
     """Return a Device of cards that only a table of partitions joins."""
     table = tuple(itertools.starmap(node_topology.Partition, partitions_))
     topology = node_topology.NodeTopology(size, ((0,) * size,) * size, partitions=table)
@@ -53,7 +53,9 @@ def wired(*partitions_: tuple[int, int], size: int = 4) -> facts.Device:
 
 SCORED: Final = wired((0b1100, 1), (0b0011, 1), (0b1010, 7), (0b100001, 9), size=6)
 # The topology, how many cards are asked for, which are held, the grouping; which cards are given.
-GIVEN: Final[dict[str, tuple[facts.Device, int, tuple[int, ...], requests.Grouping, tuple[int, ...]]]] = {
+GIVEN: Final[
+    dict[str, tuple[device_facts.Device, int, tuple[int, ...], requests.Grouping, tuple[int, ...]]]
+] = {
     "two cards of a cube mesh have a double link": (DGX_1V, 2, (), ANY, (2, 3)),
     "three have two double links and a single one": (DGX_1V, 3, (), ANY, (0, 2, 3)),
     "four are a full quad": (DGX_1V, 4, (), ANY, (0, 1, 2, 3)),
@@ -122,7 +124,7 @@ GIVEN: Final[dict[str, tuple[facts.Device, int, tuple[int, ...], requests.Groupi
 
 @pytest.mark.parametrize(("device", "count", "held", "grouping", "minors"), GIVEN.values(), ids=GIVEN)
 def test_which_cards_are_given(
-    device: facts.Device,
+    device: device_facts.Device,
     count: int,
     held: tuple[int, ...],
     grouping: requests.Grouping,
@@ -138,7 +140,7 @@ def test_which_cards_are_given(
 
 # The same; why there is no such set, whether that is for ever, and how many cards there would be.
 REFUSED: Final[
-    dict[str, tuple[facts.Device, int, tuple[int, ...], requests.Grouping, tuple[Reason, bool, int]]]
+    dict[str, tuple[device_facts.Device, int, tuple[int, ...], requests.Grouping, tuple[Reason, bool, int]]]
 ] = {
     "five cards of a cube mesh are never all joined": (
         DGX_1V,
@@ -154,13 +156,7 @@ REFUSED: Final[
     "four on one socket of two with three each": (PCIE, 4, (0, 4), SOCKET, (Reason.SCOPE_MISMATCH, False, 3)),
     "NVLink where there is none": (PCIE, 2, (), NVLINK, (Reason.SCOPE_MISMATCH, True, 1)),
     **{
-        f"a {scope.scope} where nothing is known": (
-            UNKNOWN,
-            1,
-            (),
-            scope,
-            (Reason.SCOPE_MISMATCH, True, 0),
-        )
+        f"a {scope.scope} where nothing is known": (UNKNOWN, 1, (), scope, (Reason.SCOPE_MISMATCH, True, 0))
         for scope in (NVLINK, SWITCH, SOCKET)
     },
 }
@@ -168,7 +164,7 @@ REFUSED: Final[
 
 @pytest.mark.parametrize(("device", "count", "held", "grouping", "why"), REFUSED.values(), ids=REFUSED)
 def test_a_required_scope_that_cannot_be_had_is_refused(
-    device: facts.Device,
+    device: device_facts.Device,
     count: int,
     held: tuple[int, ...],
     grouping: requests.Grouping,

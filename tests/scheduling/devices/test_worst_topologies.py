@@ -20,8 +20,8 @@ from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import (
     allocator,
     card_sets,
+    device_facts,
     equivalence,
-    facts,
     finder,
     node_topology,
     nvlink_cliques,
@@ -67,7 +67,7 @@ def calls(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> tuple[T, i
         sys.setprofile(None)
 
 
-def device(sort: str) -> facts.Device:
+def device(sort: str) -> device_facts.Device:
     """Return a Device with a topology that nobody has seen before."""
     return irregular_topologies.device("n1", sort, places=16)
 

@@ -17,7 +17,8 @@ from berth_crds import link_worths
 from berth_crds.vocabulary import Scope
 from berth_operator.scheduling import cycle, decisions, queued_pods
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.devices import facts, node_topology, requests
+from berth_operator.scheduling.devices import device_facts, node_topology, requests
+from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 from berth_operator.scheduling.holds import ALL_CARDS, Hold
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts as nodes
@@ -69,11 +70,11 @@ class Dice(random.Random):
 # ---------------------------------------------------------------- devices
 
 
-def card(dice: Dice, at: str, minor: int) -> facts.Card:
+def card(dice: Dice, at: str, minor: int) -> PhysicalDevice:
     """Make a card in one of its modes; now and then one that has left MIG mode and kept its instances."""
     mode = dice.choice("ppppppppmmso")
     profiles = [dice.choice(PROFILES) for _ in range(dice.randint(0, 3))] if mode in "mo" else []
-    return facts.Card(
+    return PhysicalDevice(
         uuid=f"GPU-{at}-{minor}",
         minor=minor,
         model=dice.choice(MODELS),
@@ -83,7 +84,7 @@ def card(dice: Dice, at: str, minor: int) -> facts.Card:
         root=dice.choice((None, "a", "a", "b")),
         mig=mode == "m",
         instances=tuple(
-            facts.Instance(f"MIG-{at}-{minor}-{number}", profile, 5, number)
+            device_facts.Instance(f"MIG-{at}-{minor}-{number}", profile, 5, number)
             for number, profile in enumerate(profiles)
         ),
         replicas=dice.choice((2, 3)) if mode == "s" else dice.choice((0, 1)),
@@ -91,9 +92,9 @@ def card(dice: Dice, at: str, minor: int) -> facts.Card:
     )
 
 
-def other(dice: Dice, at: str, minor: int) -> facts.Card:
+def other(dice: Dice, at: str, minor: int) -> PhysicalDevice:
     """Make a NIC, or now and then an FPGA."""
-    return facts.Card(
+    return PhysicalDevice(
         uuid=f"rdma-{at}-{minor}",
         minor=minor,
         type=dice.mostly(*OTHER_TYPES, of=4),
@@ -101,13 +102,13 @@ def other(dice: Dice, at: str, minor: int) -> facts.Card:
         root=dice.choice((None, "a", "b")),
         labels=dice.choice((FABRIC, ())),
         functions=tuple(
-            facts.Function(f"0000:{minor:02x}:00.{number}", number, dice.choice((FABRIC, ())))
+            device_facts.Function(f"0000:{minor:02x}:00.{number}", number, dice.choice((FABRIC, ())))
             for number in range(dice.randint(0, 2))
         ),
     )
 
 
-def wiring(dice: Dice, made: tuple[facts.Card, ...]) -> node_topology.NodeTopology:
+def wiring(dice: Dice, made: tuple[PhysicalDevice, ...]) -> node_topology.NodeTopology:
     """Make a topology, or none."""
     size = len(made)
     if not size or dice.once_in(3):
@@ -133,13 +134,13 @@ def _masks(keys: Iterable[object]) -> tuple[int, ...]:
     return tuple(found.values())
 
 
-def device(dice: Dice, at: str) -> facts.Device:
+def device(dice: Dice, at: str) -> device_facts.Device:
     """Make what an agent published."""
     made = tuple(card(dice, at, minor) for minor in range(dice.choice((0, 1, 2, 3, 4, 4, 4))))
     extra = tuple(other(dice, at, minor) for minor in range(dice.choice((0, 0, 1, 2))))
     # By dice of its own, so that what the others have thrown for an example stays as it was.
-    unit = Dice(f"{made}").mostly("", facts.REPLICA, facts.COUNTED_CARD, *PROFILES)
-    return facts.Device(
+    unit = Dice(f"{made}").mostly("", device_facts.REPLICA, device_facts.COUNTED_CARD, *PROFILES)
+    return device_facts.Device(
         at, made, extra, wiring(dice, made), dice.mostly("", "NVMLDown", of=15), gpu_unit=unit
     )
 

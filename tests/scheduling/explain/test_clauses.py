@@ -21,8 +21,7 @@ from berth_operator.scheduling.constraints.taints_and_affinity import (
 )
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.deficits import Deficit, Unit
-from berth_operator.scheduling.devices import facts as devices
-from berth_operator.scheduling.devices import requests
+from berth_operator.scheduling.devices import device_facts, requests
 from berth_operator.scheduling.nodes.facts import HostPort, Taint
 from scheduling.explain import scenes
 from support import builders
@@ -90,15 +89,12 @@ OF_NODES: dict[str, tuple[Change, str]] = {
     ),
     "a cordoned card": (repair(Reason.CARD_CORDONED, 1), "GPU-0 of n3 were not cordoned"),
     "unhealthy cards": (repair(Reason.UNHEALTHY, 2), "GPU-0 and GPU-1 of n3 were healthy"),
-    "occupied cards": (
-        repair(Reason.OCCUPIED, 3),
-        "no other process used GPU-0, GPU-1 and GPU-2 of n3",
-    ),
+    "occupied cards": (repair(Reason.OCCUPIED, 3), "no other process used GPU-0, GPU-1 and GPU-2 of n3"),
     "a card that a process is known to use": (
         RepairDevices(
             node="n3",
             reason=Reason.OCCUPIED,
-            devices=(DeviceRef("GPU-0", 0, occupants=(devices.Occupant(7, "python3"),)),),
+            devices=(DeviceRef("GPU-0", 0, occupants=(device_facts.Occupant(7, "python3"),)),),
             wanted=1,
         ),
         "no other process used GPU-0 of n3 (process 7 (python3))",

@@ -6,7 +6,7 @@ import pytest
 
 from berth_operator.scheduling import explain, known_models, queued_pods
 from berth_operator.scheduling.decisions import Count, Reason
-from berth_operator.scheduling.devices import facts, requests
+from berth_operator.scheduling.devices import device_facts, requests
 from berth_operator.scheduling.inventory import Inventory
 from scheduling.explain import scenes
 from support import builders
@@ -22,15 +22,15 @@ def wanted(count: int = 1) -> queued_pods.Candidate:
 def cut(*profiles: str) -> Inventory:
     """Make a node of one card in MIG mode with an instance of each of these profiles."""
     instances = tuple(
-        facts.Instance(f"MIG-{at}", profile, builders.GIB, start=at) for at, profile in enumerate(profiles)
+        device_facts.Instance(f"MIG-{at}", profile, builders.GIB, start=at)
+        for at, profile in enumerate(profiles)
     )
     card = builders.card(mig=True, instances=instances)
     return builders.inventory(builders.node(), builders.device(cards=[card]))
 
 
 @pytest.mark.parametrize(
-    ("count", "lacking"),
-    [(1, "no MIG 1g.5gb instance"), (3, "fewer than 3 MIG 1g.5gb instances")],
+    ("count", "lacking"), [(1, "no MIG 1g.5gb instance"), (3, "fewer than 3 MIG 1g.5gb instances")]
 )
 def test_a_profile_that_is_lacking_is_answered_with_those_there_are(count: int, lacking: str) -> None:
     """The short sentence names them as does the one after a close look."""

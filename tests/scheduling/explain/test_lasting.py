@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 
 from berth_crds.vocabulary import Scope
-from berth_operator.scheduling.devices import facts, requests
+from berth_operator.scheduling.devices import device_facts, requests
 from scheduling.explain import scenes
 from support import builders
 
 NEVER = "It would not fit on any node even if all nodes were empty"
 
 
-def halves() -> facts.Device:
+def halves() -> device_facts.Device:
     """Make four cards, two at each of two NUMA nodes."""
     return builders.device(cards=[builders.card(minor, numa=minor // 2) for minor in range(4)])
 
@@ -36,17 +36,12 @@ def test_one_ask_that_is_too_large_needs_no_more_words() -> None:
 
 
 @pytest.mark.parametrize(
-    ("conditions", "among"),
-    [({}, ""), ({"uuids": frozenset({"GPU-n1-0"})}, " among those asked for")],
+    ("conditions", "among"), [({}, ""), ({"uuids": frozenset({"GPU-n1-0"})}, " among those asked for")]
 )
 def test_cards_that_were_not_asked_for_have_enough_free(conditions: dict[str, Any], among: str) -> None:
     """Where other cards are empty, it is said that only those asked for have too little."""
     full = [
-        builders.hold(
-            f"h{minor}",
-            "n1",
-            [builders.share(minor, core=70, memory=60 * builders.GIB)],
-        )
+        builders.hold(f"h{minor}", "n1", [builders.share(minor, core=70, memory=60 * builders.GIB)])
         for minor in range(2 if not among else 1)
     ]
     made = builders.inventory(builders.node(), builders.device(cards=2), *full)

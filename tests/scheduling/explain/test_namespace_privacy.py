@@ -6,7 +6,7 @@ import pytest
 
 from berth_operator.scheduling import explain, holds, queued_pods
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.devices import facts
+from berth_operator.scheduling.devices import device_facts
 from berth_operator.scheduling.nodes import facts as nodes
 from scheduling.explain import scenes
 from support import builders
@@ -14,10 +14,12 @@ from support import builders
 OTHERS = "payroll"
 
 
-Known = tuple[nodes.Node | facts.Device | holds.Hold, ...]
+Known = tuple[nodes.Node | device_facts.Device | holds.Hold, ...]
 
 
-def told(*known: nodes.Node | facts.Device | holds.Hold, asked: queued_pods.Candidate) -> tuple[str, str]:
+def told(
+    *known: nodes.Node | device_facts.Device | holds.Hold, asked: queued_pods.Candidate
+) -> tuple[str, str]:
     """Explain to a pod of another namespace, and to one of the namespace of the holders."""
     made = builders.inventory(*known)
     stranger = dataclasses.replace(asked, namespace="other")
@@ -40,7 +42,7 @@ OCCUPIED: Known = (
         "n1",
         cards=[
             builders.card(
-                0, trouble=Reason.OCCUPIED, occupants=(facts.Occupant(7, "python3", f"ml/{OTHERS}"),)
+                0, trouble=Reason.OCCUPIED, occupants=(device_facts.Occupant(7, "python3", f"ml/{OTHERS}"),)
             )
         ],
     ),

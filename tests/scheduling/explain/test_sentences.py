@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from berth_crds.vocabulary import Scope
 from berth_operator.scheduling import decisions, explain, queued_pods
 from berth_operator.scheduling.decisions import Count, Reason
-from berth_operator.scheduling.devices import facts, node_topology, requests
+from berth_operator.scheduling.devices import device_facts, node_topology, requests
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts as nodes
 from scheduling.explain import clusters, scenes
@@ -47,7 +47,7 @@ def halves() -> Inventory:
 
 def one_instance() -> Inventory:
     """Make a card with a single MIG instance, which is taken."""
-    instance = facts.Instance("MIG-0", "1g.5gb", 5 * builders.GIB)
+    instance = device_facts.Instance("MIG-0", "1g.5gb", 5 * builders.GIB)
     taken = decisions.Share("MIG-0", 0, 100, 5 * builders.GIB, profile="1g.5gb")
     device = builders.device(cards=[builders.card(mig=True, instances=(instance,))])
     return builders.inventory(builders.node(), device, builders.hold("a", "n1", [taken]))

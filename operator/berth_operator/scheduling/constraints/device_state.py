@@ -10,7 +10,7 @@ from berth_operator.scheduling.constraints import cards, counted_devices
 from berth_operator.scheduling.constraints.constraint import Constraint, Objection
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.devices import allocator, facts, occupants
+from berth_operator.scheduling.devices import allocator, device_facts, occupants
 from berth_operator.scheduling.wording import of_devices
 
 # Faults, records that cannot be read, and the modes in which a card is not given out. The words of the modes
@@ -137,7 +137,7 @@ def _with_trouble(
     )
 
 
-def _occupants(scenario: Scenario, uuid: str, reason: Reason) -> tuple[facts.Occupant, ...]:
+def _occupants(scenario: Scenario, uuid: str, reason: Reason) -> tuple[device_facts.Occupant, ...]:
     """Return who uses a device, if that is what is wrong with it."""
     if reason is not Reason.OCCUPIED or scenario.device is None:
         return ()

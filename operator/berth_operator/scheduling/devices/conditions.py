@@ -13,7 +13,8 @@ from collections.abc import Iterable
 
 from berth_crds import catalog
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.devices import facts, patterns, requests
+from berth_operator.scheduling.devices import device_facts, patterns, requests
+from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 from berth_operator.scheduling.nodes import affinity
 from berth_operator.scheduling.nodes import facts as nodes
 
@@ -37,7 +38,7 @@ def _keys(models: frozenset[str]) -> frozenset[str]:
     return frozenset(map(catalog.model_key, models))
 
 
-def unmet(card: facts.Card, asked: requests.Conditions) -> Reason | None:
+def unmet(card: PhysicalDevice, asked: requests.Conditions) -> Reason | None:
     """Return which condition a card does not meet, if any."""
     kinds = asked.of_models
     if kinds != requests.ANY_MODEL and not model_meets(card.model, kinds):
@@ -62,17 +63,17 @@ def _selects(selector: requests.LabelSelector, labels: nodes.Labels) -> bool:
     return all(affinity.holds(one, found) for one in selector.expressions)
 
 
-def _listed(card: facts.Card, uuids: frozenset[str]) -> bool:
+def _listed(card: PhysicalDevice, uuids: frozenset[str]) -> bool:
     return card.uuid in uuids or any(one.uuid in uuids for one in card.instances)
 
 
-def takes_instance(card: facts.Card, instance: facts.Instance, asked: requests.Conditions) -> bool:
+def takes_instance(card: PhysicalDevice, instance: device_facts.Instance, asked: requests.Conditions) -> bool:
     """Return whether the lists of uuids allow this very instance of a card that meets the rest."""
     pinned = not asked.uuids or card.uuid in asked.uuids or instance.uuid in asked.uuids
     return pinned and instance.uuid not in asked.avoid_uuids
 
 
-def unmet_by_other(device: facts.Card, asked: requests.Conditions) -> Reason | None:
+def unmet_by_other(device: PhysicalDevice, asked: requests.Conditions) -> Reason | None:
     """Return which condition a device of another type does not meet, if any."""
     if device.uuid in asked.avoid_uuids:
         return Reason.EXCLUDED

@@ -8,7 +8,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from berth_operator.scheduling.devices import facts
+from berth_operator.scheduling.devices import device_facts
+from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 
 FULL_CORE = 100
 
@@ -44,7 +45,7 @@ class View:
     one pod has whole, and one of unknown memory, is never promised beyond 100.
     """
 
-    device: facts.Device
+    device: device_facts.Device
     used: Mapping[str, Usage] = dataclasses.field(default_factory=dict)
     functions: frozenset[str] = frozenset()
     withheld: int = 0
@@ -64,23 +65,23 @@ class View:
         """Return how loaded a card is: the lower, the sooner it is given."""
         return self.burdens.get(uuid, 0)
 
-    def free_core(self, card: facts.Card) -> int:
+    def free_core(self, card: PhysicalDevice) -> int:
         """Return how much compute is left on a card, or of another device what is left of it."""
         limit = FULL_CORE if self.core_limit == FULL_CORE else self.limit_of(card)
         return max(0, limit - self.usage(card.uuid).core)
 
-    def limit_of(self, card: facts.Card) -> int:
+    def limit_of(self, card: PhysicalDevice) -> int:
         """Return how much of a device may be promised in all."""
         has_memory = self.usage(card.uuid).memory < card.memory
         return self.limit_with_memory(card) if has_memory else FULL_CORE
 
-    def limit_with_memory(self, card: facts.Card) -> int:
+    def limit_with_memory(self, card: PhysicalDevice) -> int:
         """Return how much of a device may be promised in all while, or once, some of its memory is left.
 
         Free memory does not tell whether a pod has a card whole: it may list more than when it was given.
         """
         may_be_shared = card.memory > 0 and not self.usage(card.uuid).wholes
-        return self.core_limit if card.type == facts.GPU and may_be_shared else FULL_CORE
+        return self.core_limit if card.type == device_facts.GPU and may_be_shared else FULL_CORE
 
     def recorded_limit(self, core: int, *, whole: bool) -> int:
         """Return what is recorded of the limit in what a pod gets: nothing where it is as always.
@@ -93,11 +94,11 @@ class View:
         """Return the same devices to a pod that is content with so much core promised of a card in all."""
         return self if core_limit == self.core_limit else dataclasses.replace(self, core_limit=core_limit)
 
-    def free_memory(self, card: facts.Card) -> int:
+    def free_memory(self, card: PhysicalDevice) -> int:
         """Return how much memory is left on a card."""
         return max(0, card.memory - self.usage(card.uuid).memory)
 
-    def unused(self, card: facts.Card) -> bool:
+    def unused(self, card: PhysicalDevice) -> bool:
         """Whether no pod holds anything of a card."""
         if (used := self.used.get(card.uuid)) is not None and used != UNUSED:
             return False

@@ -9,7 +9,8 @@ pods that name single devices no two nodes are alike.
 import weakref
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 
-from berth_operator.scheduling.devices import device_view, facts, requests
+from berth_operator.scheduling.devices import device_view, requests
+from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 
 
 def class_of(view: device_view.View, request: requests.Request) -> Hashable:
@@ -32,7 +33,7 @@ def class_of(view: device_view.View, request: requests.Request) -> Hashable:
 
 
 def groups(
-    view: device_view.View, devices: Sequence[facts.Card], request: requests.Request
+    view: device_view.View, devices: Sequence[PhysicalDevice], request: requests.Request
 ) -> Iterator[tuple[int, ...]]:
     """Yield the numbers of devices that are alike, wherever they are in the node: each in one group."""
     found: dict[Hashable, list[int]] = {}
@@ -60,7 +61,7 @@ def _measured(view: device_view.View, request: requests.Request) -> Mapping[str,
     return view.measured_free if request.conditions.free_memory_at_least else {}
 
 
-def _device(view: device_view.View, card: facts.Card, *, selects: bool) -> tuple[Hashable, ...]:
+def _device(view: device_view.View, card: PhysicalDevice, *, selects: bool) -> tuple[Hashable, ...]:
     """Return all that it depends on whether a device can serve an ask, but for where it is and its names.
 
     Labels count only for who `selects` by them: each card has some.

@@ -14,7 +14,8 @@ from typing import Final
 
 from berth_crds.vocabulary import Scope
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.devices import device_view, facts, requests, verdicts
+from berth_operator.scheduling.devices import device_facts, device_view, requests, verdicts
+from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 
 # Troubles of devices that others hold, or hold what is beside it: they are none of their own.
 SHARED: Final = frozenset({Reason.IN_USE, Reason.PARTLY_USED, Reason.ROOT_IN_USE})
@@ -28,7 +29,7 @@ def for_request(view: device_view.View, request: requests.Request) -> device_vie
         return view
     device = view.device
     for kind, scope in request.grouping.exclusive:
-        if kind == facts.GPU:
+        if kind == device_facts.GPU:
             device = dataclasses.replace(device, cards=tuple(_closed(view, device.cards, kind, scope)))
         else:
             device = dataclasses.replace(device, others=tuple(_closed(view, device.others, kind, scope)))
@@ -36,8 +37,8 @@ def for_request(view: device_view.View, request: requests.Request) -> device_vie
 
 
 def _closed(
-    view: device_view.View, devices: tuple[facts.Card, ...], kind: str, scope: Scope
-) -> Iterator[facts.Card]:
+    view: device_view.View, devices: tuple[PhysicalDevice, ...], kind: str, scope: Scope
+) -> Iterator[PhysicalDevice]:
     """Yield the devices, those with a trouble that others hold or are beside."""
     used = _used_roots(view, devices, kind) if scope is Scope.PCIE else frozenset()
     for device in devices:
@@ -52,9 +53,11 @@ def _closed(
             yield device
 
 
-def _used_roots(view: device_view.View, devices: tuple[facts.Card, ...], kind: str) -> frozenset[str | None]:
+def _used_roots(
+    view: device_view.View, devices: tuple[PhysicalDevice, ...], kind: str
+) -> frozenset[str | None]:
     """Return below which roots a device of a type is held; None is one that is not known."""
-    is_unknown = (kind == facts.GPU and view.withheld) or _holds_unlisted(view, devices, kind)
+    is_unknown = (kind == device_facts.GPU and view.withheld) or _holds_unlisted(view, devices, kind)
     return frozenset({None} if is_unknown else ()).union(
         device.root
         for device in devices
@@ -62,10 +65,10 @@ def _used_roots(view: device_view.View, devices: tuple[facts.Card, ...], kind: s
     )
 
 
-def _holds_unlisted(view: device_view.View, devices: tuple[facts.Card, ...], kind: str) -> bool:
+def _holds_unlisted(view: device_view.View, devices: tuple[PhysicalDevice, ...], kind: str) -> bool:
     """Whether pods hold a device of a type that is not listed; a uuid begins with its type."""
     listed = {uuid for device in devices for uuid in (device.uuid, *(one.uuid for one in device.instances))}
-    prefixes = ("gpu-", "mig-") if kind == facts.GPU else (f"{kind}-",)
+    prefixes = ("gpu-", "mig-") if kind == device_facts.GPU else (f"{kind}-",)
     return any(
         used != device_view.UNUSED and uuid not in listed and uuid.lower().startswith(prefixes)
         for uuid, used in view.used.items()

@@ -19,8 +19,8 @@ from typing import Final
 from berth_crds.vocabulary import Scope
 from berth_operator.scheduling import decisions
 from berth_operator.scheduling.devices import (
+    device_facts,
     device_view,
-    facts,
     grants,
     packing,
     packing_problems,
@@ -43,11 +43,7 @@ NOWHERE: Final = scopes.Choice(0, 0)
 
 
 def find(
-    view: device_view.View,
-    request: requests.Request,
-    effort: Effort,
-    *,
-    first_slot: int | None = None,
+    view: device_view.View, request: requests.Request, effort: Effort, *, first_slot: int | None = None
 ) -> tuple[decisions.Grant, ...] | None:
     """Find devices for all containers of a pod, or None; `effort` tells whether a None was cut short."""
     if not view.open and request.need.any_device:
@@ -72,7 +68,7 @@ def search(
     for types in problem.types_together:
         if (found := _solve(problem, types, effort)) is None:
             return None
-        if facts.GPU in types and _borrows(request):
+        if device_facts.GPU in types and _borrows(request):
             found = _save_cards(problem, types, found, effort)
         solved.append(found)
     return grants.grants_of(problem, solved)
@@ -96,7 +92,7 @@ def _solve(
     if any(len(item.needs) < item.count for item in problem.items if problem.type_of(item) in types):
         return None
     table = _Table(problem, types, effort)
-    if facts.GPU not in types:
+    if device_facts.GPU not in types:
         return table.attempt(NOWHERE, Scope.NODE)
     for scope in scopes.tried(problem.field, problem.request.grouping):
         if (found := table.within(scope)) is not None or effort.cut_short:
@@ -173,10 +169,7 @@ def _borrows(request: requests.Request) -> bool:
 
 
 def _save_cards(
-    problem: packing_problems.NodeProblem,
-    types: frozenset[str],
-    found: grants.Solved,
-    effort: Effort,
+    problem: packing_problems.NodeProblem, types: frozenset[str], found: grants.Solved, effort: Effort
 ) -> grants.Solved:
     """Try to do with as few cards as the running containers take alone, else with one more, and so on.
 
@@ -190,10 +183,7 @@ def _save_cards(
 
 
 def _with_fewer(
-    problem: packing_problems.NodeProblem,
-    types: frozenset[str],
-    found: grants.Solved,
-    effort: Effort,
+    problem: packing_problems.NodeProblem, types: frozenset[str], found: grants.Solved, effort: Effort
 ) -> grants.Solved | None:
     running = tuple(container for container in problem.request.containers if container.runs)
     alone = _cards_for(problem, dataclasses.replace(problem.request, containers=running), effort)
@@ -208,7 +198,7 @@ def _with_fewer(
 def _cards_for(problem: packing_problems.NodeProblem, request: requests.Request, effort: Effort) -> int:
     """Count the cards that another request to the same node would take."""
     other = packing_problems.NodeProblem(problem.view, request)
-    together = next((types for types in other.types_together if facts.GPU in types), None)
+    together = next((types for types in other.types_together if device_facts.GPU in types), None)
     found = _solve(other, together, effort) if together else None
     return _cards_in(problem, found) if found else 0
 

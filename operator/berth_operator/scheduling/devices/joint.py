@@ -17,7 +17,8 @@ import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, Protocol
 
-from berth_operator.scheduling.devices import facts, requests
+from berth_operator.scheduling.devices import device_facts, requests
+from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 
 UNKNOWN: Final = 1  # The root of leading devices of which no root is known: no follower has this bit.
 
@@ -26,7 +27,7 @@ class Place(Protocol):
     """What is asked of a spot: its device, and a bit for the PCIe root."""
 
     @property
-    def card(self) -> facts.Card:
+    def card(self) -> PhysicalDevice:
         """The device."""
 
     @property
@@ -59,7 +60,7 @@ def roles(request: requests.Request) -> Roles:
     joint = request.grouping.joint or request.grouping.joint_wish
     if len(joint) <= 1:
         return NO_ROLES
-    leader = facts.GPU if facts.GPU in joint else joint[0]
+    leader = device_facts.GPU if device_facts.GPU in joint else joint[0]
     asked = {
         type_of(ask)
         for one in request.containers
@@ -73,10 +74,10 @@ def roles(request: requests.Request) -> Roles:
 
 def type_of(ask: requests.Ask) -> str:
     """Return the type of device that is asked for."""
-    return ask.type if isinstance(ask, requests.OtherDevices) else facts.GPU
+    return ask.type if isinstance(ask, requests.OtherDevices) else device_facts.GPU
 
 
-def root_bits(device: facts.Device) -> Mapping[str, int]:
+def root_bits(device: device_facts.Device) -> Mapping[str, int]:
     """Return a bit of its own for each known PCIe root of a node."""
     known = {one.root for one in (*device.cards, *device.others) if one.root is not None}
     return {root: UNKNOWN << at for at, root in enumerate(sorted(known), start=1)}

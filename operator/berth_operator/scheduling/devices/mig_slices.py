@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from berth_crds import catalog
-from berth_operator.scheduling.devices import facts
+from berth_operator.scheduling.devices import device_facts
 
 USUAL_SLICES: Final = 8
 # More places than any model has for profiles of one size, so that sizes never trade.
@@ -30,7 +30,7 @@ def harm(model: str, slices: int, taken: int) -> int:
     return sum(SIZE_WEIGHT**size for place, size in _places(model) if not place & taken and place & slices)
 
 
-def occupied(instances: Iterable[facts.Instance]) -> int:
+def occupied(instances: Iterable[device_facts.Instance]) -> int:
     """Make a mask of the memory slices of some instances."""
     mask = 0
     for one in instances:

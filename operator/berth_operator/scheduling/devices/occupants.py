@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 
-from berth_operator.scheduling.devices import facts
+from berth_operator.scheduling.devices import device_facts
 
 
-def words(occupants: Sequence[facts.Occupant], namespace: str | None = None) -> str:
+def words(occupants: Sequence[device_facts.Occupant], namespace: str | None = None) -> str:
     """Return who the first of these is, and how many pods or processes there are beside it.
 
     With a namespace, pods of other namespaces are not named: a user need not know what runs there.
@@ -15,12 +15,12 @@ def words(occupants: Sequence[facts.Occupant], namespace: str | None = None) -> 
     return f"{users[0]} and {rest} more" if rest > 0 else "".join(users)
 
 
-def of_cards(cards: Iterable[Sequence[facts.Occupant]], namespace: str | None = None) -> str:
+def of_cards(cards: Iterable[Sequence[device_facts.Occupant]], namespace: str | None = None) -> str:
     """Return who uses some cards."""
     return words([one for each in cards for one in each], namespace)
 
 
-def _user(one: facts.Occupant, namespace: str | None) -> str:
+def _user(one: device_facts.Occupant, namespace: str | None) -> str:
     if one.title:
         own = namespace is None or one.title.startswith(f"{namespace}/")
         return f"pod {one.title}" if own else "a pod of another namespace"

@@ -23,7 +23,8 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from berth_operator.scheduling.devices import bounds, facts, joint
+from berth_operator.scheduling.devices import bounds, device_facts, joint
+from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 from berth_operator.scheduling.devices.search_effort import Effort
 
 # Below so many steps and items, counting would cost more than it saves.
@@ -46,8 +47,8 @@ class Spot(NamedTuple):
 
     device: int
     room: Room
-    card: facts.Card
-    instance: facts.Instance | None = None
+    card: PhysicalDevice
+    instance: device_facts.Instance | None = None
     scale: int = 0
     root: int = 0
     fresh: bool = False

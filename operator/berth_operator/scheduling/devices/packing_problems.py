@@ -18,10 +18,10 @@ from typing import Final
 from berth_crds.vocabulary import PartitionChoice
 from berth_operator.scheduling.devices import (
     card_sets,
+    device_facts,
     device_view,
     equivalence,
     exclusivity,
-    facts,
     joint,
     mig_slices,
     packing,
@@ -30,6 +30,7 @@ from berth_operator.scheduling.devices import (
     scopes,
     verdicts,
 )
+from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 from berth_operator.scheduling.devices.packing import Item, Limit, PackingProblem, Room, Spot
 from berth_operator.scheduling.devices.search_effort import Effort
 
@@ -45,7 +46,7 @@ class NodeProblem:
     request: requests.Request
 
     @functools.cached_property
-    def cards(self) -> tuple[facts.Card, ...]:
+    def cards(self) -> tuple[PhysicalDevice, ...]:
         """The cards, in the order of their slots."""
         return in_order(self.view.device.cards)
 
@@ -60,12 +61,12 @@ class NodeProblem:
         return field_of(self.view, self.cards, self.request)
 
     @functools.cached_property
-    def others(self) -> tuple[facts.Card, ...]:
+    def others(self) -> tuple[PhysicalDevice, ...]:
         """The devices of other types, in the order of their minors."""
         return others_in_order(self.view.device)
 
     @functools.cached_property
-    def devices(self) -> tuple[facts.Card, ...]:
+    def devices(self) -> tuple[PhysicalDevice, ...]:
         """All devices: a spot names its own by the number that it has here."""
         return (*self.cards, *self.others)
 
@@ -137,7 +138,9 @@ class NodeProblem:
         types = {self.type_of(item) for item in self.items}
         together = self.roles.types
         alone = [frozenset({one}) for one in sorted(types - together)]
-        return tuple(sorted([*alone, *([together] if together else [])], key=lambda one: facts.GPU in one))
+        return tuple(
+            sorted([*alone, *([together] if together else [])], key=lambda one: device_facts.GPU in one)
+        )
 
     def packing_problem(
         self, types: frozenset[str], choice: scopes.Choice, limits: tuple[Limit, ...] = ()
@@ -156,7 +159,7 @@ class NodeProblem:
         return item if len(needs) == len(item.needs) else dataclasses.replace(item, needs=needs)
 
 
-def in_order(cards: tuple[facts.Card, ...]) -> tuple[facts.Card, ...]:
+def in_order(cards: tuple[PhysicalDevice, ...]) -> tuple[PhysicalDevice, ...]:
     """Return cards in the order of their slots, which is that of their minors; mostly they are already."""
     last = -1
     for card in cards:
@@ -166,13 +169,13 @@ def in_order(cards: tuple[facts.Card, ...]) -> tuple[facts.Card, ...]:
     return cards
 
 
-def others_in_order(device: facts.Device) -> tuple[facts.Card, ...]:
+def others_in_order(device: device_facts.Device) -> tuple[PhysicalDevice, ...]:
     """Return the devices that are no cards in order: by type, then minor."""
     return tuple(sorted(device.others, key=lambda one: (one.type, one.minor, one.uuid)))
 
 
 def read_field(
-    view: device_view.View, cards: tuple[facts.Card, ...], asked: requests.Conditions
+    view: device_view.View, cards: tuple[PhysicalDevice, ...], asked: requests.Conditions
 ) -> scopes.Field:
     """Read which cards could be taken whole."""
     free = pool = 0
@@ -184,7 +187,7 @@ def read_field(
     return scopes.Field(view.device.topology, (1 << len(cards)) - 1, free, pool)
 
 
-def _meets(view: device_view.View, card: facts.Card, asked: requests.Conditions) -> bool:
+def _meets(view: device_view.View, card: PhysicalDevice, asked: requests.Conditions) -> bool:
     """Whether an unused card meets the conditions."""
     if verdicts.unfit(card, requests.cards(1), asked) is not None:
         return False
@@ -192,7 +195,7 @@ def _meets(view: device_view.View, card: facts.Card, asked: requests.Conditions)
 
 
 def field_of(
-    view: device_view.View, cards: tuple[facts.Card, ...], request: requests.Request
+    view: device_view.View, cards: tuple[PhysicalDevice, ...], request: requests.Request
 ) -> scopes.Field:
     """Read which cards a request could take whole, and whether they must be a partition."""
     field, grouping = read_field(view, cards, request.conditions), request.grouping
@@ -220,14 +223,14 @@ def _spots(problem: NodeProblem) -> Iterator[Spot]:
             yield _spot_of_other(problem, number, device)._replace(root=_root(problem, device, bits))
 
 
-def _root(problem: NodeProblem, card: facts.Card, bits: Mapping[str, int]) -> int:
+def _root(problem: NodeProblem, card: PhysicalDevice, bits: Mapping[str, int]) -> int:
     if card.type not in problem.roles.types:
         return 0
     unknown = joint.UNKNOWN if card.type == problem.roles.leader else 0
     return bits.get(card.root or "", unknown)
 
 
-def _spots_of_card(problem: NodeProblem, slot: int, card: facts.Card) -> Iterator[Spot]:
+def _spots_of_card(problem: NodeProblem, slot: int, card: PhysicalDevice) -> Iterator[Spot]:
     if card.mig:
         for one in verdicts.free_instances(problem.view, card, problem.request.conditions):
             yield Spot(slot, (1, 0), card, instance=one)
@@ -239,7 +242,7 @@ def _spots_of_card(problem: NodeProblem, slot: int, card: facts.Card) -> Iterato
         )
 
 
-def _spot_of_other(problem: NodeProblem, number: int, device: facts.Card) -> Spot:
+def _spot_of_other(problem: NodeProblem, number: int, device: PhysicalDevice) -> Spot:
     functions = sum(1 for _ in verdicts.free_functions(problem.view, device, problem.request.grouping))
     unused = verdicts.unused_part(problem.view, device)
     return Spot(number, (problem.view.free_core(device), functions), device, fresh=unused)
@@ -323,8 +326,8 @@ def _found_needs(problem: NodeProblem, ask: requests.Ask) -> dict[int, Room]:
     return {at: rooms[spot.device] for at, spot in spots if _right_instance(spot, ask)}
 
 
-def _suits(problem: NodeProblem, device: facts.Card, ask: requests.Ask) -> bool:
-    if (device.type == facts.GPU) == isinstance(ask, requests.OtherDevices):
+def _suits(problem: NodeProblem, device: PhysicalDevice, ask: requests.Ask) -> bool:
+    if (device.type == device_facts.GPU) == isinstance(ask, requests.OtherDevices):
         return False
     asked, grouping = problem.request.conditions, problem.request.grouping
     return verdicts.reason_against(problem.view, device, ask, asked, grouping=grouping) is None
@@ -336,7 +339,7 @@ def _right_instance(spot: Spot, ask: requests.Ask) -> bool:
     return spot.instance.profile == ask.profile
 
 
-def _need(problem: NodeProblem, device: facts.Card, ask: requests.Ask) -> Room:
+def _need(problem: NodeProblem, device: PhysicalDevice, ask: requests.Ask) -> Room:
     match ask:
         case requests.Gpus():
             # A whole card is taken with all that could be promised of it.

@@ -11,14 +11,8 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from berth_operator.scheduling.devices import (
-    card_sets,
-    device_view,
-    facts,
-    mig_slices,
-    node_topology,
-    packing,
-)
+from berth_operator.scheduling.devices import card_sets, device_view, mig_slices, node_topology, packing
+from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 from berth_operator.scheduling.devices.packing import Arrange, Load, Room, Spot, State
 
 # Parts of a thousand, of each of the two quantities.
@@ -42,7 +36,9 @@ class Preference:
         return self.burdens.get(spot.card.uuid, 0)
 
 
-def pools(view: device_view.View, cards: tuple[facts.Card, ...], pool: int, count: int) -> tuple[int, ...]:
+def pools(
+    view: device_view.View, cards: tuple[PhysicalDevice, ...], pool: int, count: int
+) -> tuple[int, ...]:
     """Return the cards to choose so many from: first those that are loaded least, then all of the pool."""
     if not view.burdens or pool.bit_count() <= count:
         return (pool,)
@@ -80,13 +76,7 @@ def replicas(preference: Preference, count: int, *, spread: bool) -> Arrange:
         free = spot.room[0] - packing.load_in(load, preference.phases)[0]
         used = spot.card.replicas - free
         if spread:
-            return (
-                mine.count(at),
-                _unborrowed(preference, load),
-                preference.burden(spot),
-                used,
-                spot.device,
-            )
+            return (mine.count(at), _unborrowed(preference, load), preference.burden(spot), used, spot.device)
         missing = count - sum(1 for one in mine if preference.spots[one].card.replicas > 1)
         fits = free >= missing
         return (

@@ -18,25 +18,20 @@ from typing import Final
 
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import (
+    device_facts,
     device_view,
-    facts,
     finder,
     packing_problems,
     requests,
     scopes,
     verdicts,
 )
+from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 from berth_operator.scheduling.devices.search_effort import Effort
 from berth_operator.scheduling.devices.verdicts import Verdict
 
 FAULTS: Final = frozenset(
-    {
-        Reason.UNHEALTHY,
-        Reason.CARD_CORDONED,
-        Reason.OCCUPIED,
-        Reason.DUPLICATE_UUID,
-        Reason.WRONG_RECORD,
-    }
+    {Reason.UNHEALTHY, Reason.CARD_CORDONED, Reason.OCCUPIED, Reason.DUPLICATE_UUID, Reason.WRONG_RECORD}
 )
 
 
@@ -152,7 +147,7 @@ def _of_ask(view: device_view.View, request: requests.Request, ask: requests.Ask
     return Shortfall(reason, wanted=count, found=found, detail=_detail(ask), verdicts=unfit)
 
 
-def _devices(view: device_view.View, ask: requests.Ask) -> list[facts.Card]:
+def _devices(view: device_view.View, ask: requests.Ask) -> list[PhysicalDevice]:
     if isinstance(ask, requests.OtherDevices):
         return [one for one in packing_problems.others_in_order(view.device) if one.type == ask.type]
     return list(packing_problems.in_order(view.device.cards))
@@ -164,7 +159,7 @@ def _wanted(view: device_view.View, request: requests.Request, ask: requests.Ask
     return ask.count
 
 
-def _units(view: device_view.View, card: facts.Card, ask: requests.Ask, request: requests.Request) -> int:
+def _units(view: device_view.View, card: PhysicalDevice, ask: requests.Ask, request: requests.Request) -> int:
     """Count what a card that suits has to give to an ask: itself, its instances or its replicas."""
     if isinstance(ask, requests.Instances):
         free = verdicts.free_instances(view, card, request.conditions)
@@ -173,7 +168,7 @@ def _units(view: device_view.View, card: facts.Card, ask: requests.Ask, request:
 
 
 def _nearest(
-    devices: Sequence[facts.Card],
+    devices: Sequence[PhysicalDevice],
     judged: Sequence[verdicts.Verdict | None],
     ask: requests.Ask,
     request: requests.Request,
@@ -187,7 +182,7 @@ def _nearest(
     left = [
         (card, verdict.reason if verdict else None) for card, verdict in zip(devices, judged, strict=True)
     ]
-    unused = device_view.View(facts.Device(""))
+    unused = device_view.View(device_facts.Device(""))
     for stage in (verdicts.NEVER, FAULTS):
         against = [reason for _, reason in left if reason in stage]
         left = [(card, reason) for card, reason in left if reason not in stage]

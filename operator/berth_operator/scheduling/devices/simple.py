@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from berth_operator.scheduling import decisions
 from berth_operator.scheduling.devices import (
     device_view,
-    facts,
     node_topology,
     packing_problems,
     preferences,
@@ -19,6 +18,7 @@ from berth_operator.scheduling.devices import (
     scopes,
     verdicts,
 )
+from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 from berth_operator.scheduling.devices.search_effort import Effort
 
 
@@ -49,7 +49,7 @@ def find(
     return (decisions.Grant(container.name, shares, container.runs),)
 
 
-def _share(view: device_view.View, card: facts.Card, ask: requests.Gpus) -> decisions.Share:
+def _share(view: device_view.View, card: PhysicalDevice, ask: requests.Gpus) -> decisions.Share:
     memory = min(ask.bytes_of(card.memory), view.free_memory(card))
     limit = view.recorded_limit(ask.core, whole=ask.whole)
     return decisions.Share(card.uuid, card.minor, ask.core, memory, card_memory=card.memory, core_limit=limit)
@@ -57,7 +57,7 @@ def _share(view: device_view.View, card: facts.Card, ask: requests.Gpus) -> deci
 
 def _whole_cards(
     view: device_view.View,
-    cards: tuple[facts.Card, ...],
+    cards: tuple[PhysicalDevice, ...],
     request: requests.Request,
     count: int,
     effort: Effort,
@@ -78,7 +78,7 @@ def _whole_cards(
 
 def _card_for_share(
     view: device_view.View,
-    cards: tuple[facts.Card, ...],
+    cards: tuple[PhysicalDevice, ...],
     request: requests.Request,
     ask: requests.Gpus,
     first_slot: int | None,
@@ -96,7 +96,7 @@ def _card_for_share(
 
 
 def _by_preference(
-    view: device_view.View, cards: tuple[facts.Card, ...], ask: requests.Gpus
+    view: device_view.View, cards: tuple[PhysicalDevice, ...], ask: requests.Gpus
 ) -> Iterator[int]:
     """Yield the slots whose card has room, the preferred first; they are ranked once the first is asked for.
 
@@ -115,5 +115,5 @@ def _by_preference(
     yield from (slot for *_, slot in sorted(ranks))
 
 
-def _unused(view: device_view.View, cards: tuple[facts.Card, ...]) -> int:
+def _unused(view: device_view.View, cards: tuple[PhysicalDevice, ...]) -> int:
     return packing_problems.read_field(view, cards, requests.ANY_CARD).free.bit_count()

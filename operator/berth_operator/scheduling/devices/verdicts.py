@@ -15,7 +15,8 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple, assert_never
 
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.devices import conditions, device_view, facts, requests
+from berth_operator.scheduling.devices import conditions, device_facts, device_view, requests
+from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 
 # Reasons that hold however little a card is used.
 NEVER: Final = frozenset(
@@ -62,7 +63,7 @@ class Verdict:
 
 def judge(
     view: device_view.View,
-    card: facts.Card,
+    card: PhysicalDevice,
     ask: requests.Ask,
     asked: requests.Conditions = requests.ANY_CARD,
     *,
@@ -95,7 +96,7 @@ def judge(
 
 def reason_against(
     view: device_view.View,
-    card: facts.Card,
+    card: PhysicalDevice,
     ask: requests.Ask,
     asked: requests.Conditions = requests.ANY_CARD,
     *,
@@ -115,10 +116,10 @@ def reason_against(
 
 def core_of(kind: str) -> str:
     """Return what a part of a device is a part of: cards have cores, others are just shared."""
-    return "core" if kind == facts.GPU else ""
+    return "core" if kind == device_facts.GPU else ""
 
 
-def need(card: facts.Card, ask: requests.Ask) -> Amount:
+def need(card: PhysicalDevice, ask: requests.Ask) -> Amount:
     """Return how much of a card one unit of an ask takes."""
     match ask:
         case requests.Gpus():
@@ -133,28 +134,28 @@ def need(card: facts.Card, ask: requests.Ask) -> Amount:
 
 
 def free(
-    view: device_view.View, card: facts.Card, asked: requests.Conditions, *, grouping: requests.Grouping
+    view: device_view.View, card: PhysicalDevice, asked: requests.Conditions, *, grouping: requests.Grouping
 ) -> Amount:
     """Return how much of a device is left."""
     pieces = sum(1 for _ in free_functions(view, card, grouping))
-    if card.type == facts.GPU:
+    if card.type == device_facts.GPU:
         instances = sum(1 for _ in free_instances(view, card, asked))
         pieces = free_replicas(view, card) if card.replicas > 1 else instances
     return Amount(view.free_core(card), view.free_memory(card), pieces)
 
 
-def total(card: facts.Card, asked: requests.Conditions, *, grouping: requests.Grouping) -> Amount:
+def total(card: PhysicalDevice, asked: requests.Conditions, *, grouping: requests.Grouping) -> Amount:
     """Return how much of a device there would be if it were unused."""
-    empty = device_view.View(facts.Device("", (card,)))
+    empty = device_view.View(device_facts.Device("", (card,)))
     return free(empty, card, asked, grouping=grouping)
 
 
-def _replica(card: facts.Card) -> tuple[int, int]:
+def _replica(card: PhysicalDevice) -> tuple[int, int]:
     count = max(1, card.replicas)  # A card that is not shared is one replica, for the figures of a refusal.
     return requests.WHOLE // count, card.memory // count
 
 
-def free_replicas(view: device_view.View, card: facts.Card) -> int:
+def free_replicas(view: device_view.View, card: PhysicalDevice) -> int:
     """Count the replicas that are left: each pod has one at least, or as many as its hold is worth.
 
     The amounts count too because one pod may have several, and because the
@@ -168,7 +169,7 @@ def free_replicas(view: device_view.View, card: facts.Card) -> int:
     return max(0, card.replicas - taken)
 
 
-def free_now(view: device_view.View, card: facts.Card) -> int:
+def free_now(view: device_view.View, card: PhysicalDevice) -> int:
     """Return how much memory of a card is free: not promised, nor measured in use lately."""
     if card.replicas > 1:
         left = card.memory * free_replicas(view, card) // card.replicas
@@ -179,14 +180,14 @@ def free_now(view: device_view.View, card: facts.Card) -> int:
     return min(left, view.measured_free.get(card.uuid, left))
 
 
-def enough_memory_free(view: device_view.View, card: facts.Card, asked: requests.Conditions) -> bool:
+def enough_memory_free(view: device_view.View, card: PhysicalDevice, asked: requests.Conditions) -> bool:
     """Whether a card has as much memory free as is required of each."""
     return not asked.free_memory_at_least or free_now(view, card) >= asked.free_memory_at_least
 
 
 def free_instances(
-    view: device_view.View, card: facts.Card, asked: requests.Conditions
-) -> Iterator[facts.Instance]:
+    view: device_view.View, card: PhysicalDevice, asked: requests.Conditions
+) -> Iterator[device_facts.Instance]:
     """Yield the unused instances; none is free while a pod holds the card itself."""
     if view.usage(card.uuid) == device_view.UNUSED:
         for one in card.instances:
@@ -195,8 +196,8 @@ def free_instances(
 
 
 def free_functions(
-    view: device_view.View, device: facts.Card, grouping: requests.Grouping
-) -> Iterator[facts.Function]:
+    view: device_view.View, device: PhysicalDevice, grouping: requests.Grouping
+) -> Iterator[device_facts.Function]:
     """Yield the virtual functions with the right labels that are unused."""
     selectors = requests.of_type(grouping.function_labels, device.type)
     for one in device.functions:
@@ -208,7 +209,7 @@ def free_functions(
 
 
 def unfit(
-    card: facts.Card,
+    card: PhysicalDevice,
     ask: requests.Ask,
     asked: requests.Conditions,
     *,
@@ -222,7 +223,7 @@ def unfit(
 
 
 def _wrong_mode(
-    card: facts.Card, ask: requests.Gpus | requests.Instances | requests.Replicas
+    card: PhysicalDevice, ask: requests.Gpus | requests.Instances | requests.Replicas
 ) -> Reason | None:
     if card.mig and not isinstance(ask, requests.Instances):
         return Reason.MIG_MODE
@@ -230,7 +231,7 @@ def _wrong_mode(
 
 
 def _too_small(
-    card: facts.Card,
+    card: PhysicalDevice,
     ask: requests.Gpus | requests.Instances | requests.Replicas,
     asked: requests.Conditions,
 ) -> Reason | None:
@@ -243,7 +244,7 @@ def _too_small(
     return None
 
 
-def _too_small_for(card: facts.Card, ask: requests.Gpus) -> Reason | None:
+def _too_small_for(card: PhysicalDevice, ask: requests.Gpus) -> Reason | None:
     if ask.whole:
         return None  # A whole card is whole whatever its size, even one whose size is unknown.
     if ask.core <= 0 and ask.memory <= 0 and ask.ratio <= 0:
@@ -253,7 +254,9 @@ def _too_small_for(card: facts.Card, ask: requests.Gpus) -> Reason | None:
     return None if ask.core <= requests.WHOLE and (enough or not asks_memory) else Reason.TOO_SMALL
 
 
-def _unfit_part(device: facts.Card, ask: requests.OtherDevices, grouping: requests.Grouping) -> Reason | None:
+def _unfit_part(
+    device: PhysicalDevice, ask: requests.OtherDevices, grouping: requests.Grouping
+) -> Reason | None:
     if ask.share <= 0:
         return Reason.INVALID_REQUEST
     if ask.share > requests.WHOLE:
@@ -269,15 +272,17 @@ def _unfit_part(device: facts.Card, ask: requests.OtherDevices, grouping: reques
 # ---------------------------------------------------------------- what others hold of it
 
 
-def _too_little_free(view: device_view.View, card: facts.Card, asked: requests.Conditions) -> Reason | None:
+def _too_little_free(
+    view: device_view.View, card: PhysicalDevice, asked: requests.Conditions
+) -> Reason | None:
     """Return that too little of a card's memory is free; other devices have none to speak of."""
-    enough = card.type != facts.GPU or enough_memory_free(view, card, asked)
+    enough = card.type != device_facts.GPU or enough_memory_free(view, card, asked)
     return None if enough else Reason.FREE_MEMORY
 
 
 def _in_the_way(
     view: device_view.View,
-    card: facts.Card,
+    card: PhysicalDevice,
     ask: requests.Ask,
     asked: requests.Conditions,
     grouping: requests.Grouping,
@@ -296,19 +301,19 @@ def _in_the_way(
     assert_never(ask)
 
 
-def _not_whole(view: device_view.View, card: facts.Card) -> Reason | None:
+def _not_whole(view: device_view.View, card: PhysicalDevice) -> Reason | None:
     if view.unused(card):
         return None
     return Reason.IN_USE if held_whole(view, card) else Reason.PARTLY_USED
 
 
-def held_whole(view: device_view.View, card: facts.Card) -> bool:
+def held_whole(view: device_view.View, card: PhysicalDevice) -> bool:
     """Whether one pod holds all of a device."""
     used = view.usage(card.uuid)
     return used.pods <= 1 and used.core >= device_view.FULL_CORE and used.memory >= card.memory
 
 
-def _no_room(view: device_view.View, card: facts.Card, ask: requests.Gpus) -> Reason | None:
+def _no_room(view: device_view.View, card: PhysicalDevice, ask: requests.Gpus) -> Reason | None:
     if any(view.usage(one.uuid) != device_view.UNUSED for one in card.instances):
         return Reason.PARTLY_USED  # Instances of a mode that the card has left; their memory is not free.
     if view.free_core(card) >= ask.core and view.free_memory(card) >= ask.least_of(card.memory):
@@ -317,7 +322,7 @@ def _no_room(view: device_view.View, card: facts.Card, ask: requests.Gpus) -> Re
 
 
 def _no_part(
-    view: device_view.View, device: facts.Card, ask: requests.OtherDevices, grouping: requests.Grouping
+    view: device_view.View, device: PhysicalDevice, ask: requests.OtherDevices, grouping: requests.Grouping
 ) -> Reason | None:
     if ask.share == requests.WHOLE and not unused_part(view, device):
         return Reason.IN_USE if held_whole(view, device) else Reason.PARTLY_USED
@@ -328,12 +333,12 @@ def _no_part(
     return None
 
 
-def unused_part(view: device_view.View, device: facts.Card) -> bool:
+def unused_part(view: device_view.View, device: PhysicalDevice) -> bool:
     """Whether no pod has anything of a device, nor any of its virtual functions."""
     return view.unused(device) and not any(one.bus in view.functions for one in device.functions)
 
 
-def takes_function(device: facts.Card, ask: requests.OtherDevices, grouping: requests.Grouping) -> bool:
+def takes_function(device: PhysicalDevice, ask: requests.OtherDevices, grouping: requests.Grouping) -> bool:
     """Return whether a share comes as a virtual function; a whole one only where one was described."""
     selectors = requests.of_type(grouping.function_labels, device.type)
     return bool(device.functions) and (ask.share < requests.WHOLE or bool(selectors))

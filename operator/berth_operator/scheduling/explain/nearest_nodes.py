@@ -12,8 +12,7 @@ from berth_operator.scheduling.changes import Scenario
 from berth_operator.scheduling.constraints import cards, reasons, registry, taints_and_affinity
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import NodeReason, Reason
-from berth_operator.scheduling.devices import allocator, requests
-from berth_operator.scheduling.devices import facts as devices
+from berth_operator.scheduling.devices import allocator, device_facts, requests
 from berth_operator.scheduling.explain import diagnosis, findings
 from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.what_if import node_survey, trials
@@ -57,7 +56,7 @@ def with_obstacles(survey: node_survey.NodeSurvey) -> list[tuple[int, tuple[Node
     return sorted(found, key=lambda one: len(one[1]))
 
 
-def _of_agent(before: Scenario, device: devices.Device) -> Iterator[NodeReason]:
+def _of_agent(before: Scenario, device: device_facts.Device) -> Iterator[NodeReason]:
     """Yield why a node gives out none of its devices, if so."""
     if before.silent:
         yield Reason.SILENT, ""

@@ -11,7 +11,7 @@ from berth_operator.scheduling import known_models, queued_pods, wording
 from berth_operator.scheduling.constraints import arrangement, cards, registry
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.deficits import Unit
-from berth_operator.scheduling.devices import allocator, facts, requests
+from berth_operator.scheduling.devices import allocator, device_facts, requests
 
 NOWHERE: Final = "no node has any of them"
 PART_OF_NAME: Final = (
@@ -62,7 +62,7 @@ LASTING: Final[dict[Reason | None, Callable[[queued_pods.Candidate], str]]] = {
 
 # Reasons that read on into their detail.
 FOLLOWED: Final = frozenset({Reason.TAINTED, Reason.INSUFFICIENT_RESOURCE})
-TYPES: Final = {facts.GPU: "GPU"}
+TYPES: Final = {device_facts.GPU: "GPU"}
 
 
 def briefly(reason: Reason, detail: str) -> str:

@@ -13,7 +13,8 @@ import numpy as np
 
 from berth_operator.scheduling import node_table
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.devices import facts, requests
+from berth_operator.scheduling.devices import requests
+from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 from berth_operator.scheduling.policy import Weights
 from berth_operator.scheduling.strategies import score_inputs
 
@@ -117,7 +118,7 @@ def card_slot(score_input: score_inputs.ScoreInput) -> node_table.Numbers | None
 
 
 def burdens(
-    table: node_table.NodeTable, row: int, cards: Iterable[facts.Card], weights: Weights
+    table: node_table.NodeTable, row: int, cards: Iterable[PhysicalDevice], weights: Weights
 ) -> Mapping[str, int]:
     """Return how loaded each card of a node is, by uuid, in tenths: the lower, the sooner it is given."""
     points = of_cards(table, slice(row, row + 1), weights)[0] / weights.load

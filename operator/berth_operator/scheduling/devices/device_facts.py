@@ -42,7 +42,7 @@ class Occupant:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Card:
+class PhysicalDevice:
     """One device as its agent published it; `trouble` is why it takes no new pod.
 
     `recovery` is what brings it back if it is sick, as far as its agent knows, and `occupants` the processes
@@ -83,8 +83,8 @@ class Device:
     """
 
     node: str
-    cards: tuple[Card, ...] = ()
-    others: tuple[Card, ...] = ()
+    cards: tuple[PhysicalDevice, ...] = ()
+    others: tuple[PhysicalDevice, ...] = ()
     topology: node_topology.NodeTopology = node_topology.LOOSE
     failed: str = ""
     kubelet_read: bool = False
