@@ -66,7 +66,7 @@ class Weights(model_rules.Model):
 
 
 class Agents(model_rules.Model):
-    """When the agent of a node gets no new pod, and when it counts as silent."""
+    """After how long without a sign of life from its agent a node gets no new pod, and what follows then."""
 
     grace_seconds: Annotated[int, model_rules.integer(1, 86400)] = 40
     """Seconds without a sign of life from a node's agent after which its cards get no new pod.

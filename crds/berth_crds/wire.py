@@ -303,7 +303,7 @@ class Weights(Struct, frozen=True):
 
 
 class Agents(Struct, frozen=True):
-    """When the agent of a node gets no new pod, and when it counts as silent."""
+    """After how long without a sign of life from its agent a node gets no new pod, and what follows then."""
 
     grace_seconds: int = 40
     unknown_seconds: int = 20

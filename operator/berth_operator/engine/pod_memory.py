@@ -34,7 +34,7 @@ NOTHING_GRANTED: Final = allocation_recovery.UnreadableAllocation(plugged={})
 Key = tuple[str, requests.Request, facts.Demand]
 
 
-class Budget(totals.Totals):
+class MemoryBudget(totals.Totals):
     """The bytes that are charged, by namespace."""
 
     def fits(self, namespace: str, weight: int) -> bool:
@@ -94,7 +94,7 @@ class WaitingPodMemory:
         self._kept: dict[Key, KeptRequest] = {}
         self._kept_by_uid: dict[str, KeptRequest] = {}  # By uid.
         self._unkept = UnkeptPods()
-        self._spent = Budget()
+        self._spent = MemoryBudget()
 
     def __repr__(self) -> str:
         """Return the state in words."""
@@ -170,7 +170,7 @@ class BoundPodMemory:
 
     def __init__(self) -> None:
         self._charged: dict[str, tuple[str, int]] = {}  # Namespace and weight, by uid.
-        self._spent = Budget()
+        self._spent = MemoryBudget()
 
     def charge(self, uid: str, namespace: str, weight: int) -> bool:
         """Charge the spec of a pod in place of its earlier one; return whether there is room for it."""

@@ -96,7 +96,7 @@ def _write_partitions(table: node_table.NodeTable, info: NodeInfo, view: device_
     sizes = None
     if view.honors_partitions:
         cards = packing_problems.in_order(view.device.cards)
-        sizes = scopes.free_sizes(packing_problems.read_field(view, cards, requests.ANY_CARD))
+        sizes = scopes.free_sizes(packing_problems.read_selectable_cards(view, cards, requests.ANY_CARD))
     table.allow_partitions(info.row, sizes)
 
 

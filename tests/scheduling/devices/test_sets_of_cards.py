@@ -227,7 +227,7 @@ def test_the_partition_taken_leaves_most(case: tuple[node_topology.NodeTopology,
     able = [part for part in topology.partitions if part.size == count and part.mask & free == part.mask]
     best = [part for part in able if part.score == max(one.score for one in able)]
 
-    mask = next(iter(scopes.partitions(scopes.Field(topology, free, free, free), count)), None)
+    mask = next(iter(scopes.partitions(scopes.SelectableCards(topology, free, free, free), count)), None)
 
     left = {part.mask: _left(topology, free & ~part.mask, count) for part in best}
     assert (mask is None) == (not able)

@@ -20,8 +20,8 @@ PICKY = scenes.PICKY
 REASONS: dict[Reason, tuple[str, str, str]] = {
     Reason.INVALID_REQUEST: (
         "",
-        "1 cannot serve an empty request",
-        "2 cannot serve an empty request",
+        "1 cannot serve an invalid request",
+        "2 cannot serve an invalid request",
     ),
     Reason.UNSUPPORTED_REQUEST: (
         "",

@@ -131,7 +131,7 @@ def test_never_means_not_even_if_empty(inventory: Inventory, pod: queued_pods.Ca
 @hypothesis.given(inventory=clusters.pictures(), pod=clusters.candidates())
 def test_what_never_fits_is_not_full(inventory: Inventory, pod: queued_pods.Candidate) -> None:
     """Whoever reads that a node is full waits for it: so sums that tell never do not say full."""
-    survey = node_survey.survey(Search(inventory), pod, clusters.RULES, work_budget.Budget(Effort()))
+    survey = node_survey.survey(Search(inventory), pod, clusters.RULES, work_budget.WorkBudget(Effort()))
 
     for at in survey.refusing:
         assert not (survey.never_fits[at] and survey.reason(at)[0] in cards.USED), survey.reason(at)

@@ -10,7 +10,7 @@ CONSTRAINT = Constraint(
             "was not fully evaluated (time limit)", "were not fully evaluated (time limit)"
         ),
         Reason.NO_NODES: lambda *_: "there are no nodes",
-        Reason.INVALID_REQUEST: invariant("cannot serve an empty request"),
+        Reason.INVALID_REQUEST: invariant("cannot serve an invalid request"),
         Reason.UNSUPPORTED_REQUEST: invariant("cannot serve this kind of request"),
         Reason.UNSUPPORTED_CONSTRAINT: invariant(
             "cannot be evaluated: the pod uses an unsupported constraint"
@@ -23,7 +23,7 @@ CONSTRAINT = Constraint(
     brief={
         Reason.UNDECIDED: "not fully evaluated",
         Reason.NO_NODES: "no nodes",
-        Reason.INVALID_REQUEST: "empty request",
+        Reason.INVALID_REQUEST: "invalid request",
         Reason.UNSUPPORTED_REQUEST: "request not supported",
         Reason.UNSUPPORTED_CONSTRAINT: "constraint not supported",
         Reason.TOO_MUCH_TOGETHER: "request not stored",

@@ -86,12 +86,12 @@ def _best(topology: node_topology.NodeTopology, free: int, count: int, pool: int
         return Found(node_topology.mask_of(available[:count]))
     if count > MOST_SLOTS:
         return Found(node_topology.mask_of(available[:count]))
-    field = _Field(topology, free, available[:MOST_SLOTS])
-    number = math.comb(len(field.available), count)
+    comparison = _SetComparison(topology, free, available[:MOST_SLOTS])
+    number = math.comb(len(comparison.available), count)
     if number > most_compared(among):
-        return field.improved(count, max(1, ROUNDS_TOGETHER // among))
-    sets = field.all_sets(count)
-    return Found(field.mask(sets.masks[field.first(sets)]), number // COMPARED_PER_STEP)
+        return comparison.improved(count, max(1, ROUNDS_TOGETHER // among))
+    sets = comparison.all_sets(count)
+    return Found(comparison.mask(sets.masks[comparison.first(sets)]), number // COMPARED_PER_STEP)
 
 
 def most_compared(among: int) -> int:
@@ -133,17 +133,17 @@ def each(
 
 
 def _ranked_masks(topology: node_topology.NodeTopology, free: int, count: int, pool: int) -> Iterator[int]:
-    field = _Field(topology, free, node_topology.slots(pool))
-    return map(field.mask, _ranked(topology, free, count, pool))
+    comparison = _SetComparison(topology, free, node_topology.slots(pool))
+    return map(comparison.mask, _ranked(topology, free, count, pool))
 
 
 @node_topology.remembered(32)
 def _ranked(topology: node_topology.NodeTopology, free: int, count: int, pool: int) -> Masks:
     """List all sets of `count` slots of the pool, best first; for topologies where all can be compared."""
-    field = _Field(topology, free, node_topology.slots(pool))
-    sets = field.all_sets(count)
+    comparison = _SetComparison(topology, free, node_topology.slots(pool))
+    sets = comparison.all_sets(count)
     if topology.partitions:
-        left = [-field.left_whole(rank, sets.masks) for rank in topology.ranks]
+        left = [-comparison.left_whole(rank, sets.masks) for rank in topology.ranks]
     else:
         # What is left loses the links of the chosen cards; those between them were counted twice.
         left = [sets.degrees - sets.inside]
@@ -187,7 +187,7 @@ def _combinations(size: int, count: int) -> npt.NDArray[np.uint8]:
     return np.ascontiguousarray(listed.reshape(number, count).T)
 
 
-class _Field:
+class _SetComparison:
     """What sets of some slots are compared by; a place is the number of a slot among those."""
 
     def __init__(self, topology: node_topology.NodeTopology, free: int, available: tuple[int, ...]) -> None:

@@ -94,7 +94,7 @@ def _solve(
     table = _Table(problem, types, effort)
     if device_facts.GPU not in types:
         return table.attempt(NOWHERE, Scope.NODE)
-    for scope in scopes.tried(problem.field, problem.request.grouping):
+    for scope in scopes.tried(problem.selectable, problem.request.grouping):
         if (found := table.within(scope)) is not None or effort.cut_short:
             return found
     return None
@@ -118,10 +118,12 @@ class _Table:
 
     def within(self, scope: Scope) -> grants.Solved | None:
         """Try the sets of whole cards that a scope allows, the best first."""
-        field, count = self.problem.field, self.problem.request.need.whole
+        selectable, count = self.problem.selectable, self.problem.request.need.whole
         # What any cards of a group would allow, asked when the first set of the group has failed.
         spare: dict[int, grants.Solved | None] = {}
-        able = {group for group in _groups(self.problem, scope) if (group & field.pool).bit_count() >= count}
+        able = {
+            group for group in _groups(self.problem, scope) if (group & selectable.pool).bit_count() >= count
+        }
         for choice in _choices(self.problem, scope, self.effort):
             hopeless = choice.group in spare and spare[choice.group] is None
             found = None if hopeless else self.attempt(choice, scope)
@@ -129,33 +131,33 @@ class _Table:
                 return found
             self.effort.spend(1)
             if choice.group not in spare:
-                anywhere = choice._replace(whole=field.pool & choice.group)
+                anywhere = choice._replace(whole=selectable.pool & choice.group)
                 spare[choice.group] = self.attempt(anywhere, scope) if count else None
             if self.effort.cut_short or (able <= spare.keys() and not any(spare.values())):
                 break
-        if scopes.bound_to_table(field, scope, count) or self.problem.request.grouping.cards_first:
+        if scopes.bound_to_table(selectable, scope, count) or self.problem.request.grouping.cards_first:
             return None
         return next((one for one in spare.values() if one is not None), None)
 
 
 def _choices(problem: packing_problems.NodeProblem, scope: Scope, effort: Effort) -> Iterator[scopes.Choice]:
     """Yield the sets of whole cards and the groups to keep to, the best first."""
-    field, count = problem.field, problem.request.need.whole
+    selectable, count = problem.selectable, problem.request.need.whole
     if not count:
         return (scopes.Choice(0, group) for group in _groups(problem, scope))
-    if field.free.bit_count() - problem.view.withheld < count:
+    if selectable.free.bit_count() - problem.view.withheld < count:
         return iter(())
-    pools = preferences.pools(problem.view, problem.cards, field.pool, count)
+    pools = preferences.pools(problem.view, problem.cards, selectable.pool, count)
     choices = itertools.chain.from_iterable(
-        scopes.choices(field._replace(pool=pool), scope, count, effort) for pool in pools
+        scopes.choices(selectable._replace(pool=pool), scope, count, effort) for pool in pools
     )
-    return scopes.best_connected(field, choices) if problem.request.grouping.cards_first else choices
+    return scopes.best_connected(selectable, choices) if problem.request.grouping.cards_first else choices
 
 
 def _groups(problem: packing_problems.NodeProblem, scope: Scope) -> list[int]:
     """Order the groups of a scope: the one with fewest unused cards first."""
-    around = scopes.groups(problem.field.topology, scope, problem.field.everything)
-    return sorted(around, key=lambda group: ((group & problem.field.free).bit_count(), group))
+    around = scopes.groups(problem.selectable.topology, scope, problem.selectable.everything)
+    return sorted(around, key=lambda group: ((group & problem.selectable.free).bit_count(), group))
 
 
 # ---------------------------------------------------------------- holding no more than needed
@@ -188,7 +190,9 @@ def _with_fewer(
     running = tuple(container for container in problem.request.containers if container.runs)
     alone = _cards_for(problem, dataclasses.replace(problem.request, containers=running), effort)
     tries = (
-        _Table(problem, types, effort, (packing.Limit(problem.field.everything, most),)).within(found.scope)
+        _Table(problem, types, effort, (packing.Limit(problem.selectable.everything, most),)).within(
+            found.scope
+        )
         for most in range(max(alone, 1), _cards_in(problem, found))
         if not effort.cut_short
     )
@@ -204,4 +208,4 @@ def _cards_for(problem: packing_problems.NodeProblem, request: requests.Request,
 
 
 def _cards_in(problem: packing_problems.NodeProblem, solved: grants.Solved) -> int:
-    return (solved.state.held & problem.field.everything).bit_count()
+    return (solved.state.held & problem.selectable.everything).bit_count()

@@ -43,17 +43,22 @@ def grants_of(problem: packing_problems.NodeProblem, solved: Iterable[Solved]) -
     grants = (
         Grant(
             container.name,
-            _merged(_share(problem, pick, left) for pick in picks if pick.item.owner == owner),
+            _merged(_share(problem, pick, left) for pick in picks if pick.item.container_number == number),
             container.runs,
         )
-        for owner, container in enumerate(problem.request.containers)
+        for number, container in enumerate(problem.request.containers)
     )
     return tuple(grant for grant in grants if grant.shares)
 
 
 def _place_in_answer(pick: _Pick) -> tuple[object, ...]:
     one = pick.spot.instance
-    return pick.item.owner, pick.item.ask, pick.spot.device, (one.start, one.uuid) if one else ()
+    return (
+        pick.item.container_number,
+        pick.item.ask_number,
+        pick.spot.device,
+        (one.start, one.uuid) if one else (),
+    )
 
 
 def _picks(solved: Solved) -> Iterator[_Pick]:

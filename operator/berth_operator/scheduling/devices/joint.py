@@ -83,12 +83,12 @@ def root_bits(device: device_facts.Device) -> Mapping[str, int]:
     return {root: UNKNOWN << at for at, root in enumerate(sorted(known), start=1)}
 
 
-def to_follow(roots: Sequence[int], owner: int) -> int:
-    """Return the roots beside which the devices of one owner must sit; 0 where nothing leads."""
+def to_follow(roots: Sequence[int], container_number: int) -> int:
+    """Return the roots beside which the devices of one container must sit; 0 where nothing leads."""
     everyone = 0
     for one in roots:
         everyone |= one
-    return roots[owner] or everyone
+    return roots[container_number] or everyone
 
 
 def in_rounds(order: Sequence[int], roots: Sequence[int]) -> list[int]:

@@ -33,8 +33,9 @@ MANY_ITEMS: Final = 24
 # A step costs more where there are many spots and phases: what it changes is copied.
 SPOT_PHASES_PER_STEP: Final = 32
 
-# Of a card its core and memory; of an instance or replicas how many; of a NIC its core and its functions.
-Room = tuple[int, int]
+# Two amounts: of a card its core and memory; of an instance or replicas how many; of a NIC its core and
+# its functions. So much room a spot has, and so much an item needs of it.
+Amounts = tuple[int, int]
 Load = tuple[int, ...]  # What the items placed so far take of a spot: two numbers for each phase.
 
 
@@ -46,7 +47,7 @@ class Spot(NamedTuple):
     """
 
     device: int
-    room: Room
+    room: Amounts
     card: PhysicalDevice
     instance: device_facts.Instance | None = None
     scale: int = 0
@@ -55,7 +56,7 @@ class Spot(NamedTuple):
 
 
 class State(NamedTuple):
-    """What is placed so far: loads of the spots, devices used, roots of each owner, choices made."""
+    """What is placed so far: loads of the spots, devices used, roots of each container, choices made."""
 
     loads: tuple[Load, ...]
     held: int
@@ -64,26 +65,26 @@ class State(NamedTuple):
 
 
 # Puts the spots that would do in the order of preference; the second value names the spots
-# that earlier items of the same owner took.
+# that earlier items of the same container took.
 Arrange = Callable[[State, tuple[int, ...], list[int]], list[int]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Item:
-    """So many different spots for one owner, in some phases; `needs` says what is taken of each spot.
+    """So many different spots for one container, in some phases; `needs` says what is taken of each spot.
 
     `leads` marks what sits on PCIe roots that others must follow, `follows` what must be
-    beside it: on the roots of its owner's leading devices, on each of them at least one.
+    beside it: on the roots of its container's leading devices, on each of them at least one.
     With `wished` it need only come as near as it can. `recalls` tells that the preference depends
-    on what the same owner took before. `ordering_steps` says how many it costs to put so many spots in order,
-    where that is more than sorting.
+    on what the same container took before. `ordering_steps` says how many it costs to put so many spots in
+    order, where that is more than sorting.
     """
 
-    owner: int
-    ask: int
+    container_number: int
+    ask_number: int
     phases: tuple[int, ...]
     count: int
-    needs: Mapping[int, Room]
+    needs: Mapping[int, Amounts]
     arrange: Arrange
     leads: bool = False
     follows: bool = False
@@ -107,7 +108,7 @@ class PackingProblem:
     spots: tuple[Spot, ...]
     items: tuple[Item, ...]
     phases: int
-    owners: int
+    container_count: int
     limits: tuple[Limit, ...] = ()
 
 
@@ -117,12 +118,12 @@ def solve(problem: PackingProblem, effort: Effort) -> State | None:
 
 
 def _empty(problem: PackingProblem) -> State:
-    return State(((0,) * (2 * problem.phases),) * len(problem.spots), 0, (0,) * problem.owners)
+    return State(((0,) * (2 * problem.phases),) * len(problem.spots), 0, (0,) * problem.container_count)
 
 
-def load_in(load: Load, phases: tuple[int, ...]) -> Room:
+def load_in(load: Load, phases: tuple[int, ...]) -> Amounts:
     """Return how much of a spot is taken in the fullest of some phases."""
-    return max(load[2 * at] for at in phases), max(load[2 * at + 1] for at in phases)
+    return max(load[2 * phase] for phase in phases), max(load[2 * phase + 1] for phase in phases)
 
 
 class _Search:
@@ -140,40 +141,40 @@ class _Search:
         self.sizes: tuple[bounds.Size, ...] = ()
         self.demands: dict[int, tuple[bounds.Demand, ...]] = {}
 
-    def settle(self, at: int, state: State) -> State | None:
+    def settle(self, item_number: int, state: State) -> State | None:
         """Place the items from one number on."""
-        if at == len(self.problem.items):
+        if item_number == len(self.problem.items):
             return state
-        key = self._key(at, state)
-        if key in self.failed or self._hopeless(at, state):
+        key = self._key(item_number, state)
+        if key in self.failed or self._hopeless(item_number, state):
             return None
-        for after in self._ways(self.problem.items[at], state):
-            if (done := self.settle(at + 1, after)) is not None or self.effort.cut_short:
+        for after in self._ways(self.problem.items[item_number], state):
+            if (done := self.settle(item_number + 1, after)) is not None or self.effort.cut_short:
                 return done
         self.failed.add(key)
         return None
 
-    def _hopeless(self, at: int, state: State) -> bool:
+    def _hopeless(self, item_number: int, state: State) -> bool:
         """Count whether the rest can fit at all, once the search has lasted for a while."""
         if self.begun - self.effort.left < STEPS_BEFORE_COUNTING and len(self.problem.items) < MANY_ITEMS:
             return False
-        if at not in self.demands:
+        if item_number not in self.demands:
             self.sizes = self.sizes or tuple(map(_size_of, self.problem.items))
-            self.demands[at] = tuple(bounds.demands(self.sizes[at:], self.problem.phases))
-        return any(bounds.exceeds(one, self.rooms, state.loads) for one in self.demands[at])
+            self.demands[item_number] = tuple(bounds.demands(self.sizes[item_number:], self.problem.phases))
+        return any(bounds.exceeds(one, self.rooms, state.loads) for one in self.demands[item_number])
 
-    def _key(self, at: int, state: State) -> object:
+    def _key(self, item_number: int, state: State) -> object:
         """Describe a state so that equal spots may trade places."""
         alike = tuple(sorted(zip(self.kinds, state.loads, strict=True)))
-        return at, alike, state.roots if self.has_followers else ()
+        return item_number, alike, state.roots if self.has_followers else ()
 
     def _ways(self, item: Item, state: State) -> Iterator[State]:
         """Yield all ways to place one item, the preferred first."""
-        roots = joint.to_follow(state.roots, item.owner) if item.follows else 0
-        able = [at for at in item.needs if self._has_room(item, state, at)]
+        roots = joint.to_follow(state.roots, item.container_number) if item.follows else 0
+        able = [number for number in item.needs if self._has_room(item, state, number)]
         if roots and not item.wished:
-            able = [at for at in able if self.problem.spots[at].root & roots]
-        mine = self._taken_by(item.owner, state) if item.recalls else ()
+            able = [number for number in able if self.problem.spots[number].root & roots]
+        mine = self._taken_by(item.container_number, state) if item.recalls else ()
         if item.ordering_steps is not None:
             self.effort.spend(item.ordering_steps(len(able)))
         order = item.arrange(state, mine, able)
@@ -182,7 +183,7 @@ class _Search:
         elif item.wished:
             found = self._pick_near(item, state, order, roots & ~joint.UNKNOWN)
         else:
-            order = joint.in_rounds(order, [self.problem.spots[at].root for at in order])
+            order = joint.in_rounds(order, [self.problem.spots[number].root for number in order])
             found = self._pick(item, state, order, max(item.count, roots.bit_count()), roots)
         for chosen, after in found:
             yield after._replace(chosen=(*state.chosen, chosen))
@@ -194,7 +195,9 @@ class _Search:
 
         Of each larger number only the best set is tried: to get more than was asked is worth no search.
         """
-        order = joint.nearest_first(order, self.problem.spots, roots, self._leading(item.owner, state))
+        order = joint.nearest_first(
+            order, self.problem.spots, roots, self._leading(item.container_number, state)
+        )
         for count in range(min(roots.bit_count(), len(order)), item.count, -1):
             yield from itertools.islice(self._pick(item, state, order, count, 0), 1)
         yield from self._pick(item, state, order, item.count, 0)
@@ -208,55 +211,75 @@ class _Search:
             return
         tried = set()
         for place in range(len(order) - count + 1):
-            at = order[place]
-            likeness = (self.kinds[at], state.loads[at])
+            spot_number = order[place]
+            likeness = (self.kinds[spot_number], state.loads[spot_number])
             if likeness in tried or self.effort.cut_short:
                 continue
             tried.add(likeness)
-            after = self._put(item, state, at)
-            rest = missing_roots & ~self.problem.spots[at].root
+            after = self._put(item, state, spot_number)
+            rest = missing_roots & ~self.problem.spots[spot_number].root
             if after is None or rest.bit_count() >= count:
                 continue
             for chosen, final in self._pick(item, after, order[place + 1 :], count - 1, rest):
-                yield (at, *chosen), final
+                yield (spot_number, *chosen), final
 
-    def _has_room(self, item: Item, state: State, at: int) -> bool:
-        (first, second), load, need = self.rooms[at], state.loads[at], item.needs[at]
+    def _has_room(self, item: Item, state: State, spot_number: int) -> bool:
+        (first, second), load, need = (
+            self.rooms[spot_number],
+            state.loads[spot_number],
+            item.needs[spot_number],
+        )
         for phase in item.phases:
             if load[2 * phase] + need[0] > first or load[2 * phase + 1] + need[1] > second:
                 return False
         return True
 
-    def _put(self, item: Item, state: State, at: int) -> State | None:
+    def _put(self, item: Item, state: State, spot_number: int) -> State | None:
         """Put one unit on a spot that has room for it; None where a limit forbids its device."""
         self.effort.spend(self.steps_per_put)
-        spot, held = self.problem.spots[at], state.held | 1 << self.problem.spots[at].device
+        spot, held = self.problem.spots[spot_number], state.held | 1 << self.problem.spots[spot_number].device
         if held != state.held and any(
             (held & one.devices).bit_count() > one.most for one in self._limits(spot)
         ):
             return None
-        load = list(state.loads[at])
+        load = list(state.loads[spot_number])
         for phase in item.phases:
-            load[2 * phase] += item.needs[at][0]
-            load[2 * phase + 1] += item.needs[at][1]
-        loads = (*state.loads[:at], tuple(load), *state.loads[at + 1 :])
+            load[2 * phase] += item.needs[spot_number][0]
+            load[2 * phase + 1] += item.needs[spot_number][1]
+        loads = (*state.loads[:spot_number], tuple(load), *state.loads[spot_number + 1 :])
         roots = state.roots
         if item.leads:
-            roots = (*roots[: item.owner], roots[item.owner] | spot.root, *roots[item.owner + 1 :])
+            roots = (
+                *roots[: item.container_number],
+                roots[item.container_number] | spot.root,
+                *roots[item.container_number + 1 :],
+            )
         return State(loads, held, roots, state.chosen)
 
     def _limits(self, spot: Spot) -> Iterator[Limit]:
         return (one for one in self.problem.limits if one.devices >> spot.device & 1)
 
-    def _leading(self, owner: int, state: State) -> list[int]:
-        """Return the spots that lead for an owner: its own, or all of the pod where it has none."""
+    def _leading(self, container_number: int, state: State) -> list[int]:
+        """Return the spots that lead for a container: its own, or all of the pod where it has none."""
         done = zip(self.problem.items, state.chosen, strict=False)
-        leading = [(item.owner, at) for item, chosen in done if item.leads for at in chosen]
-        return [at for one, at in leading if one == owner] or [at for _, at in leading]
+        leading = [
+            (item.container_number, spot_number)
+            for item, chosen in done
+            if item.leads
+            for spot_number in chosen
+        ]
+        return [spot_number for one, spot_number in leading if one == container_number] or [
+            spot_number for _, spot_number in leading
+        ]
 
-    def _taken_by(self, owner: int, state: State) -> tuple[int, ...]:
+    def _taken_by(self, container_number: int, state: State) -> tuple[int, ...]:
         done = zip(self.problem.items, state.chosen, strict=False)
-        return tuple(at for item, chosen in done if item.owner == owner for at in chosen)
+        return tuple(
+            spot_number
+            for item, chosen in done
+            if item.container_number == container_number
+            for spot_number in chosen
+        )
 
 
 def _size_of(item: Item) -> bounds.Size:
@@ -278,9 +301,9 @@ def _kinds(problem: PackingProblem) -> tuple[int, ...]:
                 # Instances of one card share its place in the limits.
                 spot.device if spot.device in crowded else -1,
                 tuple(bool(one.devices >> spot.device & 1) for one in problem.limits),
-                tuple(item.needs.get(at) for item in problem.items),
+                tuple(item.needs.get(spot_number) for item in problem.items),
             ),
             len(numbers),
         )
-        for at, spot in enumerate(problem.spots)
+        for spot_number, spot in enumerate(problem.spots)
     )

@@ -1,13 +1,13 @@
 """From a request and the devices of one node to packing problems that the exact search can solve.
 
-A NodeProblem is read once for each question: the spots that the node's devices offer, and the
-asks as items with all spots that would do for each. Types of device that have nothing to
-do with each other become problems of their own, so that a node without a free NIC is not
-tried with every set of cards; types that are asked jointly stay together. The problem of
-the cards is built again for each set of whole cards and each group of slots to keep to.
+A NodeProblem is read once for each question: the spots that the node's devices offer, and the asks as items
+with all spots that would do for each. Types of device that have nothing to do with each other become problems
+of their own, so that a node without a free NIC is not tried with every set of cards; types that are asked
+jointly stay together. The problem of the cards is built again for each set of whole cards and each group of
+slots to keep to.
 
-Phases are numbered as `container_peaks.phases` gives them: all that keeps running is phase 0,
-and each init container adds one.
+Phases are numbered as `container_peaks.phases` gives them: all that keeps running is phase 0, and each init
+container adds one.
 """
 
 import dataclasses
@@ -31,11 +31,11 @@ from berth_operator.scheduling.devices import (
     verdicts,
 )
 from berth_operator.scheduling.devices.device_facts import PhysicalDevice
-from berth_operator.scheduling.devices.packing import Item, Limit, PackingProblem, Room, Spot
+from berth_operator.scheduling.devices.packing import Amounts, Item, Limit, PackingProblem, Spot
 from berth_operator.scheduling.devices.search_effort import Effort
 
 # In which order items are placed: those with the least choice first.
-FIRST_COME: Final = (requests.Gpus, requests.Instances, requests.Replicas, requests.OtherDevices)
+LEAST_CHOICE_FIRST: Final = (requests.Gpus, requests.Instances, requests.Replicas, requests.OtherDevices)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,9 +56,9 @@ class NodeProblem:
         return joint.roles(self.request)
 
     @functools.cached_property
-    def field(self) -> scopes.Field:
+    def selectable(self) -> scopes.SelectableCards:
         """The cards as masks of slots: all, unused ones, and those of them that suit as whole ones."""
-        return field_of(self.view, self.cards, self.request)
+        return selectable_cards_of(self.view, self.cards, self.request)
 
     @functools.cached_property
     def others(self) -> tuple[PhysicalDevice, ...]:
@@ -110,7 +110,7 @@ class NodeProblem:
         return 1 + sum(not container.runs for container in self.request.containers)
 
     @functools.cached_property
-    def needs(self) -> dict[requests.Ask, dict[int, Room]]:
+    def needs(self) -> dict[requests.Ask, dict[int, Amounts]]:
         """What was found to do for each ask; containers often ask for the same."""
         return {}
 
@@ -130,7 +130,7 @@ class NodeProblem:
 
     def ask_of(self, item: Item) -> requests.Ask:
         """Return the ask that an item came from."""
-        return self.request.containers[item.owner].asks[item.ask]
+        return self.request.containers[item.container_number].asks[item.ask_number]
 
     @functools.cached_property
     def types_together(self) -> tuple[frozenset[str], ...]:
@@ -147,8 +147,10 @@ class NodeProblem:
     ) -> PackingProblem:
         """Return the problem of some types, with cards only from a group and whole cards only from a set."""
         items = (self._within(item, choice) for item in self.items if self.type_of(item) in types)
-        owners = len(self.request.containers)
-        return PackingProblem(self.spots, tuple(items), self.phase_count, owners, (*self.limits, *limits))
+        container_count = len(self.request.containers)
+        return PackingProblem(
+            self.spots, tuple(items), self.phase_count, container_count, (*self.limits, *limits)
+        )
 
     def _within(self, item: Item, choice: scopes.Choice) -> Item:
         ask = self.ask_of(item)
@@ -174,9 +176,9 @@ def others_in_order(device: device_facts.Device) -> tuple[PhysicalDevice, ...]:
     return tuple(sorted(device.others, key=lambda one: (one.type, one.minor, one.uuid)))
 
 
-def read_field(
+def read_selectable_cards(
     view: device_view.View, cards: tuple[PhysicalDevice, ...], asked: requests.Conditions
-) -> scopes.Field:
+) -> scopes.SelectableCards:
     """Read which cards could be taken whole."""
     free = pool = 0
     for slot, card in enumerate(cards):
@@ -184,24 +186,23 @@ def read_field(
             free |= 1 << slot
             if asked is requests.ANY_CARD or _meets(view, card, asked):
                 pool |= 1 << slot
-    return scopes.Field(view.device.topology, (1 << len(cards)) - 1, free, pool)
+    return scopes.SelectableCards(view.device.topology, (1 << len(cards)) - 1, free, pool)
 
 
 def _meets(view: device_view.View, card: PhysicalDevice, asked: requests.Conditions) -> bool:
     """Whether an unused card meets the conditions."""
-    if verdicts.unfit(card, requests.cards(1), asked) is not None:
-        return False
-    return verdicts.enough_memory_free(view, card, asked)
+    suits = verdicts.unfit(card, requests.cards(1), asked) is None
+    return suits and verdicts.enough_memory_free(view, card, asked)
 
 
-def field_of(
+def selectable_cards_of(
     view: device_view.View, cards: tuple[PhysicalDevice, ...], request: requests.Request
-) -> scopes.Field:
+) -> scopes.SelectableCards:
     """Read which cards a request could take whole, and whether they must be a partition."""
-    field, grouping = read_field(view, cards, request.conditions), request.grouping
+    selectable, grouping = read_selectable_cards(view, cards, request.conditions), request.grouping
     if (grouping.partition is None and not view.honors_partitions) or not request.need.whole:
-        return field
-    return field._replace(
+        return selectable
+    return selectable._replace(
         table_only=True,
         best_only=grouping.partition is PartitionChoice.RESTRICTED,
         bandwidth=grouping.ring_bandwidth,
@@ -265,36 +266,40 @@ def _limits(problem: NodeProblem) -> Iterator[Limit]:
 def _items(problem: NodeProblem) -> Iterator[Item]:
     """Make the items: what leads before what follows, what runs before what borrows, the large first."""
     asks = [
-        (owner, number, ask)
-        for owner, container in enumerate(problem.request.containers)
+        (container_number, number, ask)
+        for container_number, container in enumerate(problem.request.containers)
         for number, ask in enumerate(container.asks)
         if ask.count > 0 or (isinstance(ask, requests.OtherDevices) and ask.every)
     ]
     asks.sort(key=lambda one: _urgency(problem, *one))
-    for owner, number, ask in asks:
-        yield from _items_of(problem, owner, number, ask)
+    for container_number, number, ask in asks:
+        yield from _items_of(problem, container_number, number, ask)
 
 
-def _urgency(problem: NodeProblem, owner: int, number: int, ask: requests.Ask) -> tuple[object, ...]:
+def _urgency(
+    problem: NodeProblem, container_number: int, number: int, ask: requests.Ask
+) -> tuple[object, ...]:
     follows = joint.type_of(ask) in problem.roles.followers
-    borrows = not problem.request.containers[owner].runs
+    borrows = not problem.request.containers[container_number].runs
     if isinstance(ask, requests.Gpus):
-        return follows, borrows, 0, -ask.core, -ask.ratio, -ask.memory, owner, number
-    kind = FIRST_COME.index(type(ask))
+        return follows, borrows, 0, -ask.core, -ask.ratio, -ask.memory, container_number, number
+    kind = LEAST_CHOICE_FIRST.index(type(ask))
     share = ask.share if isinstance(ask, requests.OtherDevices) else 0
-    return follows, borrows, kind, -share, 0, 0, owner, number
+    return follows, borrows, kind, -share, 0, 0, container_number, number
 
 
-def _items_of(problem: NodeProblem, owner: int, number: int, ask: requests.Ask) -> Iterator[Item]:
+def _items_of(problem: NodeProblem, container_number: int, number: int, ask: requests.Ask) -> Iterator[Item]:
     needs = _needs(problem, ask)
-    phases = problem.phases[owner]
+    phases = problem.phases[container_number]
     preference = preferences.Preference(
         problem.spots,
         phases,
-        borrows=not problem.request.containers[owner].runs,
+        borrows=not problem.request.containers[container_number].runs,
         burdens=problem.view.burdens,
     )
-    whole = Item(owner, number, phases, ask.count, needs, _arrange(problem, ask, preference, needs))
+    whole = Item(
+        container_number, number, phases, ask.count, needs, _arrange(problem, ask, preference, needs)
+    )
     kind = joint.type_of(ask)
     if isinstance(ask, requests.Instances | requests.Replicas):
         recalls = isinstance(ask, requests.Replicas)
@@ -309,15 +314,15 @@ def _items_of(problem: NodeProblem, owner: int, number: int, ask: requests.Ask) 
         yield dataclasses.replace(whole, leads=leads, follows=follows, wished=wished, ordering_steps=steps)
 
 
-def _needs(problem: NodeProblem, ask: requests.Ask) -> dict[int, Room]:
+def _needs(problem: NodeProblem, ask: requests.Ask) -> dict[int, Amounts]:
     """Return for each spot that would do by itself what one unit takes of it."""
     if ask not in problem.needs:
         problem.needs[ask] = _found_needs(problem, ask)
     return problem.needs[ask]
 
 
-def _found_needs(problem: NodeProblem, ask: requests.Ask) -> dict[int, Room]:
-    rooms: dict[int, Room] = {}
+def _found_needs(problem: NodeProblem, ask: requests.Ask) -> dict[int, Amounts]:
+    rooms: dict[int, Amounts] = {}
     for numbers in problem.alike:
         device = problem.devices[numbers[0]]
         if _suits(problem, device, ask):
@@ -339,7 +344,7 @@ def _right_instance(spot: Spot, ask: requests.Ask) -> bool:
     return spot.instance.profile == ask.profile
 
 
-def _need(problem: NodeProblem, device: PhysicalDevice, ask: requests.Ask) -> Room:
+def _need(problem: NodeProblem, device: PhysicalDevice, ask: requests.Ask) -> Amounts:
     match ask:
         case requests.Gpus():
             # A whole card is taken with all that could be promised of it.
@@ -364,7 +369,7 @@ def count_of_every(view: device_view.View, ask: requests.OtherDevices, request: 
 
 
 def _arrange(
-    problem: NodeProblem, ask: requests.Ask, preference: preferences.Preference, needs: Mapping[int, Room]
+    problem: NodeProblem, ask: requests.Ask, preference: preferences.Preference, needs: Mapping[int, Amounts]
 ) -> packing.Arrange:
     match ask:
         case requests.Gpus() if ask.whole:

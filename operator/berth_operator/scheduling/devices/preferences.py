@@ -13,7 +13,7 @@ from typing import Final
 
 from berth_operator.scheduling.devices import card_sets, device_view, mig_slices, node_topology, packing
 from berth_operator.scheduling.devices.device_facts import PhysicalDevice
-from berth_operator.scheduling.devices.packing import Arrange, Load, Room, Spot, State
+from berth_operator.scheduling.devices.packing import Amounts, Arrange, Load, Spot, State
 
 # Parts of a thousand, of each of the two quantities.
 MILLE: Final = 1000
@@ -48,13 +48,13 @@ def pools(
     return (pool,) if calm == pool else (calm, pool)
 
 
-def left_over(room: Room, taken: Room, scale: int) -> int:
+def left_over(room: Amounts, taken: Amounts, scale: int) -> int:
     """Return how empty a spot would be, in thousandths of the core plus thousandths of the memory."""
     left = (room[0] - taken[0]) * CORE_MILLE
     return left + (room[1] - taken[1]) * MILLE // scale if scale else left
 
 
-def shares(preference: Preference, needs: Mapping[int, Room]) -> Arrange:
+def shares(preference: Preference, needs: Mapping[int, Amounts]) -> Arrange:
     """Order spots for shares of cards and parts of other devices."""
 
     def key(state: State, _mine: tuple[int, ...], at: int) -> tuple[object, ...]:

@@ -43,7 +43,7 @@ class Choice(NamedTuple):
     group: int
 
 
-class Field(NamedTuple):
+class SelectableCards(NamedTuple):
     """What can be chosen from on one node, as masks of slots.
 
     `free` are the unused cards, `pool` those of them that suit this pod, and
@@ -60,10 +60,10 @@ class Field(NamedTuple):
     bandwidth: int = 0
 
 
-def tried(field: Field, grouping: requests.Grouping) -> tuple[Scope, ...]:
+def tried(selectable: SelectableCards, grouping: requests.Grouping) -> tuple[Scope, ...]:
     """Return the scopes to try on a node; without a table its partitions are its NVLink groups."""
     narrow = grouping.required and grouping.scope not in {None, Scope.NODE}
-    if field.table_only and not field.topology.partitions and not narrow:
+    if selectable.table_only and not selectable.topology.partitions and not narrow:
         return (Scope.NVLINK,)
     return narrowest_first(grouping)
 
@@ -107,11 +107,18 @@ def groups(topology: node_topology.NodeTopology, scope: Scope, everything: int) 
     return topology.scope(scope)
 
 
-def partitions(field: Field, count: int) -> tuple[int, ...]:
+def partitions(selectable: SelectableCards, count: int) -> tuple[int, ...]:
     """Return the free partitions of that size that will do, best first."""
-    if not field.topology.partitions:
+    if not selectable.topology.partitions:
         return ()
-    return _partitions(field.topology, field.free, count, field.pool, field.best_only, field.bandwidth)
+    return _partitions(
+        selectable.topology,
+        selectable.free,
+        count,
+        selectable.pool,
+        selectable.best_only,
+        selectable.bandwidth,
+    )
 
 
 @node_topology.remembered(1 << 12)
@@ -142,53 +149,56 @@ def _partitions(
     return tuple(dict.fromkeys(part.mask for part in sorted(found, key=key)))
 
 
-def free_sizes(field: Field) -> int:
+def free_sizes(selectable: SelectableCards) -> int:
     """Return the sizes of which a partition is free, as bits; without a table, of an NVLink group."""
-    if field.topology.partitions:
-        masks = (part.mask for part in field.topology.partitions)
+    if selectable.topology.partitions:
+        masks = (part.mask for part in selectable.topology.partitions)
         return functools.reduce(
-            lambda found, one: found | (one & field.free == one) << min(one.bit_count(), LARGEST), masks, 1
+            lambda found, one: found | (one & selectable.free == one) << min(one.bit_count(), LARGEST),
+            masks,
+            1,
         )
     joined = [
-        (one & field.free).bit_count() for one in groups(field.topology, Scope.NVLINK, field.everything)
+        (one & selectable.free).bit_count()
+        for one in groups(selectable.topology, Scope.NVLINK, selectable.everything)
     ]
     return (2 << max(joined, default=0)) - 1
 
 
-def bound_to_table(field: Field, scope: Scope, count: int) -> bool:
+def bound_to_table(selectable: SelectableCards, scope: Scope, count: int) -> bool:
     """Return whether only a partition of the table will do."""
-    topology = field.topology
-    if field.table_only:
-        return bool(count and (topology.partitions or field.bandwidth or scope is not Scope.NVLINK))
+    topology = selectable.topology
+    if selectable.table_only:
+        return bool(count and (topology.partitions or selectable.bandwidth or scope is not Scope.NVLINK))
     return scope is Scope.NVLINK and count in topology.sizes and not topology.by_model
 
 
-def best(field: Field, scope: Scope, count: int, effort: Effort) -> int | None:
+def best(selectable: SelectableCards, scope: Scope, count: int, effort: Effort) -> int | None:
     """Choose the best set of whole cards within a scope; None where none was found."""
     if scope is not Scope.NODE:
-        choice = next(choices(field, scope, count, effort), None)
+        choice = next(choices(selectable, scope, count, effort), None)
         return None if choice is None else choice.whole
-    if field.topology.partitions and (table := partitions(field, count)):
+    if selectable.topology.partitions and (table := partitions(selectable, count)):
         return table[0]
-    if field.table_only:
+    if selectable.table_only:
         return None
-    return card_sets.best_set(field.topology, field.free, count, field.pool, effort=effort)
+    return card_sets.best_set(selectable.topology, selectable.free, count, selectable.pool, effort=effort)
 
 
-def choices(field: Field, scope: Scope, count: int, effort: Effort) -> Iterator[Choice]:
+def choices(selectable: SelectableCards, scope: Scope, count: int, effort: Effort) -> Iterator[Choice]:
     """Yield all sets of whole cards that a scope allows, best first: partitions, then by links.
 
     Where the effort is spent, the walk ends.
     """
-    groups_of_scope = groups(field.topology, scope, field.everything)
-    table = partitions(field, count)
+    groups_of_scope = groups(selectable.topology, scope, selectable.everything)
+    table = partitions(selectable, count)
     for whole in table:
         yield from (Choice(whole, group) for group in groups_of_scope if whole & group == whole)
-    if bound_to_table(field, scope, count):
+    if bound_to_table(selectable, scope, count):
         return
-    able = [group for group in groups_of_scope if (field.pool & group).bit_count() >= count]
+    able = [group for group in groups_of_scope if (selectable.pool & group).bit_count() >= count]
     effort.spend(len(able) // GROUPS_PER_STEP)
-    walks = [_in_group(field, group, count, effort, among=len(able)) for group in able]
+    walks = [_in_group(selectable, group, count, effort, among=len(able)) for group in able]
     for _, choice in walks[0] if len(walks) == 1 else heapq.merge(*walks):
         if effort.cut_short:
             return
@@ -196,22 +206,24 @@ def choices(field: Field, scope: Scope, count: int, effort: Effort) -> Iterator[
             yield choice
 
 
-def best_connected(field: Field, choices: Iterator[Choice]) -> Iterator[Choice]:
+def best_connected(selectable: SelectableCards, choices: Iterator[Choice]) -> Iterator[Choice]:
     """Yield the first of some choices and those after it that are connected as well as the first."""
-    scores = {part.mask: part.score for part in field.topology.partitions}
-    graded = ((field.topology.within(one.whole), scores.get(one.whole), one) for one in choices)
+    scores = {part.mask: part.score for part in selectable.topology.partitions}
+    graded = ((selectable.topology.within(one.whole), scores.get(one.whole), one) for one in choices)
     for _, equals in itertools.groupby(graded, key=lambda grade: grade[:2]):
         return (one for *_, one in equals)
     return iter(())
 
 
 def _in_group(
-    field: Field, group: int, count: int, effort: Effort, *, among: int
+    selectable: SelectableCards, group: int, count: int, effort: Effort, *, among: int
 ) -> Iterator[tuple[tuple[int, ...], Choice]]:
     """Yield the sets within one group, each with a key by which groups can be merged."""
-    pool = field.pool & group
-    for whole in card_sets.each(field.topology, field.free, count, pool, effort=effort, among=among):
+    pool = selectable.pool & group
+    for whole in card_sets.each(
+        selectable.topology, selectable.free, count, pool, effort=effort, among=among
+    ):
         if effort.cut_short:
             return
-        worth, wholeness, order = card_sets.quality(field.topology, field.free, whole)
+        worth, wholeness, order = card_sets.quality(selectable.topology, selectable.free, whole)
         yield (-worth, -wholeness, -order), Choice(whole, group)

@@ -218,17 +218,19 @@ def _of_combination(
     view: device_view.View, request: requests.Request, effort: Effort, *, never: bool
 ) -> Shortfall:
     """Ask again with less and less, until it fits: what was given up last is the reason."""
-    field = packing_problems.field_of(view, packing_problems.in_order(view.device.cards), request)
+    selectable = packing_problems.selectable_cards_of(
+        view, packing_problems.in_order(view.device.cards), request
+    )
     wanted, easier, least = request.need.cards, view, request
-    for given_up, easier, least in _relaxed(view, request, field):
+    for given_up, easier, least in _relaxed(view, request, selectable):
         fits = _fits(easier, least, effort)
         if fits or fits is None:
             reason = given_up if fits else Reason.UNDECIDED
-            return Shortfall(reason, wanted=wanted, found=_found(view, request, field, reason))
+            return Shortfall(reason, wanted=wanted, found=_found(view, request, selectable, reason))
     reason = Reason.TOO_FEW_CARDS if never else Reason.FULL
     if lacking := _lacking_type(emptied(easier) if never else easier, least, effort):
         return Shortfall(reason, detail=lacking)
-    return Shortfall(reason, wanted=wanted, found=_found(view, request, field, reason))
+    return Shortfall(reason, wanted=wanted, found=_found(view, request, selectable, reason))
 
 
 def _lacking_type(view: device_view.View, request: requests.Request, effort: Effort) -> str:
@@ -246,7 +248,7 @@ def _lacking_type(view: device_view.View, request: requests.Request, effort: Eff
 
 
 def _relaxed(
-    view: device_view.View, request: requests.Request, field: scopes.Field
+    view: device_view.View, request: requests.Request, selectable: scopes.SelectableCards
 ) -> Iterator[tuple[Reason, device_view.View, requests.Request]]:
     grouping = request.grouping
     if view.withheld:
@@ -261,7 +263,7 @@ def _relaxed(
         view = dataclasses.replace(view, honors_partitions=False)
         yield Reason.PARTITIONS_HONORED, view, request
     if grouping.scope is not None and grouping.required:
-        unbound = field._replace(table_only=False)
+        unbound = selectable._replace(table_only=False)
         bound = scopes.bound_to_table(unbound, grouping.scope, request.need.whole)
         request = dataclasses.replace(request, grouping=dataclasses.replace(request.grouping, scope=None))
         yield (Reason.NO_PARTITION if bound else Reason.SCOPE_MISMATCH), view, request
@@ -270,12 +272,14 @@ def _relaxed(
         yield Reason.NO_ROOT, view, request
 
 
-def _found(view: device_view.View, request: requests.Request, field: scopes.Field, reason: Reason) -> int:
+def _found(
+    view: device_view.View, request: requests.Request, selectable: scopes.SelectableCards, reason: Reason
+) -> int:
     """Count the unused cards that the demand at fault leaves to choose from."""
     scope = request.grouping.scope
     if reason is Reason.WITHHELD:
-        return max(0, field.free.bit_count() - view.withheld)
+        return max(0, selectable.free.bit_count() - view.withheld)
     if reason in {Reason.SCOPE_MISMATCH, Reason.NO_PARTITION} and scope is not None:
-        around = scopes.groups(field.topology, scope, field.everything)
-        return max((group & field.pool).bit_count() for group in (*around, 0))
-    return field.pool.bit_count()
+        around = scopes.groups(selectable.topology, scope, selectable.everything)
+        return max((group & selectable.pool).bit_count() for group in (*around, 0))
+    return selectable.pool.bit_count()

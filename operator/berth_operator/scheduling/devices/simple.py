@@ -62,15 +62,15 @@ def _whole_cards(
     count: int,
     effort: Effort,
 ) -> int | None:
-    field = packing_problems.field_of(view, cards, request)
-    if field.free.bit_count() - view.withheld < count:
+    selectable = packing_problems.selectable_cards_of(view, cards, request)
+    if selectable.free.bit_count() - view.withheld < count:
         return None
-    fields = [field]
+    choices_of_cards = [selectable]
     if view.burdens:
-        pools = preferences.pools(view, cards, field.pool, count)
-        fields = [field._replace(pool=pool) for pool in pools]
-    for scope in scopes.tried(field, request.grouping):
-        for one in fields:
+        pools = preferences.pools(view, cards, selectable.pool, count)
+        choices_of_cards = [selectable._replace(pool=pool) for pool in pools]
+    for scope in scopes.tried(selectable, request.grouping):
+        for one in choices_of_cards:
             if (chosen := scopes.best(one, scope, count, effort)) is not None:
                 return chosen
     return None
@@ -116,4 +116,4 @@ def _by_preference(
 
 
 def _unused(view: device_view.View, cards: tuple[PhysicalDevice, ...]) -> int:
-    return packing_problems.read_field(view, cards, requests.ANY_CARD).free.bit_count()
+    return packing_problems.read_selectable_cards(view, cards, requests.ANY_CARD).free.bit_count()

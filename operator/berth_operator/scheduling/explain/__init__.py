@@ -55,7 +55,7 @@ def explain(
     1. Survey all nodes.  2. Diagnose some of them, or with `whole` all.  3. Name the nearest.
     4. Try what would help: one change, else two.
     """
-    budget = work_budget.Budget(work(whole=whole) if effort is None else effort, unlimited_nodes=whole)
+    budget = work_budget.WorkBudget(work(whole=whole) if effort is None else effort, unlimited_nodes=whole)
     survey = node_survey.survey(search, under_policy.applied(policy, candidate), policy, budget)
     found = diagnosis.findings_of(survey)
     shortfalls = {survey.inventory.index[one.node]: one.shortfall for one in found if one.shortfall}

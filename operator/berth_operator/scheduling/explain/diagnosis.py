@@ -52,7 +52,7 @@ def worth_diagnosing(survey: node_survey.NodeSurvey) -> Iterator[int]:
 
 
 def _diagnosed(
-    survey: node_survey.NodeSurvey, row: int, seen: Finding, budget: work_budget.Budget
+    survey: node_survey.NodeSurvey, row: int, seen: Finding, budget: work_budget.WorkBudget
 ) -> Finding:
     """Return the finding on a node with what is missing and what is wrong with each device."""
     if seen.reason is Reason.INSUFFICIENT_RESOURCE:

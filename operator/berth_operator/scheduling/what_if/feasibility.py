@@ -19,7 +19,7 @@ from berth_operator.scheduling.devices import allocator, requests
 from berth_operator.scheduling.devices.search_effort import Effort
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.what_if import work_budget
-from berth_operator.scheduling.what_if.work_budget import Budget
+from berth_operator.scheduling.what_if.work_budget import WorkBudget
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ NOT_CHECKED: Final = FeasibleNodes((), exact=False)
 class FeasibilityChecker:
     """Checks the nodes of one inventory, within a budget."""
 
-    def __init__(self, inventory: Inventory, budget: Budget) -> None:
+    def __init__(self, inventory: Inventory, budget: WorkBudget) -> None:
         self._inventory = inventory
         self._budget = budget
 

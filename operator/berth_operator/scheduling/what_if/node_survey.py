@@ -33,7 +33,7 @@ from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.search import Search
 from berth_operator.scheduling.what_if import work_budget
 from berth_operator.scheduling.what_if.feasibility import FeasibilityChecker
-from berth_operator.scheduling.what_if.work_budget import Budget
+from berth_operator.scheduling.what_if.work_budget import WorkBudget
 
 NODE_SELECTION: Final = frozenset(
     {Reason.NODE_CORDONED, Reason.TAINTED, Reason.SELECTOR_MISMATCH, Reason.NO_NODES}
@@ -69,7 +69,7 @@ class NodeSurvey:
     has_node: node_table.Mask
     never_fits: node_table.Mask
     gap: node_table.Scores
-    budget: Budget
+    budget: WorkBudget
 
     @property
     def query(self) -> Query:
@@ -129,7 +129,9 @@ class NodeSurvey:
         return nearest
 
 
-def survey(search: Search, candidate: queued_pods.Candidate, policy: Policy, budget: Budget) -> NodeSurvey:
+def survey(
+    search: Search, candidate: queued_pods.Candidate, policy: Policy, budget: WorkBudget
+) -> NodeSurvey:
     """Return the reasons of all nodes; those not searched when the budget is exhausted are undecided."""
     inventory, request, demand = search.inventory, candidate.request, candidate.demand
     question = questions.of(request, demand)
@@ -166,7 +168,7 @@ def _search_passing_nodes(
     inventory: Inventory,
     candidate: queued_pods.Candidate,
     passing: node_table.Mask,
-    budget: Budget,
+    budget: WorkBudget,
 ) -> None:
     """Search the nodes that passed the filters, and add the reasons of those that do not fit."""
     request, order = candidate.request, inventory.name_positions()
@@ -174,7 +176,9 @@ def _search_passing_nodes(
     if request.need.filters_suffice or not request.need.any_device:
         # Where devices are asked for, nodes are searched until one confirms the filters; then all that pass
         # count as fitting. Only time limits this.
-        time_limited_only = Budget(Effort(work_budget.NO_LIMIT, budget.effort.expired), unlimited_nodes=True)
+        time_limited_only = WorkBudget(
+            Effort(work_budget.NO_LIMIT, budget.effort.expired), unlimited_nodes=True
+        )
         pod = Scenario(request, candidate.demand)
         unsure -= set(FeasibilityChecker(inventory, time_limited_only).feasible_nodes(pod, passing).rows)
     reasons_by_class: ReasonsByClass = {}
@@ -189,7 +193,7 @@ def _searched_reason(
     inventory: Inventory,
     row: int,
     candidate: queued_pods.Candidate,
-    budget: Budget,
+    budget: WorkBudget,
     reasons_by_class: ReasonsByClass,
 ) -> NodeReason | None:
     """Return why one node does not fit, None if it does; once the budget is exhausted it is undecided."""
@@ -210,7 +214,7 @@ def _searched_reason(
 
 
 def search_node(
-    view: device_view.View, request: requests.Request, budget: Budget
+    view: device_view.View, request: requests.Request, budget: WorkBudget
 ) -> tuple[decisions.Grant, ...] | allocator.Shortfall:
     """Return the devices of one node for the pod or what is short, with the effort of a usual search."""
     with budget.device_search() as effort:

@@ -34,7 +34,7 @@ _NODES_PER_STEP: Final = 256
 
 
 @dataclasses.dataclass(slots=True)
-class Budget:
+class WorkBudget:
     """The work that may still go into one explanation; `unlimited_nodes` lifts the limits on nodes."""
 
     effort: Effort
@@ -47,10 +47,10 @@ class Budget:
         return self.effort.left <= 0
 
     @contextlib.contextmanager
-    def fraction(self, share: float) -> Iterator["Budget"]:
+    def fraction(self, share: float) -> Iterator["WorkBudget"]:
         """Yield a budget of this fraction of what is left; what is used of it is subtracted."""
         with self.effort.part(int(max(self.effort.left, 0) * share)) as part:
-            yield Budget(part, unlimited_nodes=self.unlimited_nodes)
+            yield WorkBudget(part, unlimited_nodes=self.unlimited_nodes)
 
     @contextlib.contextmanager
     def device_search(self) -> Iterator[Effort]:
