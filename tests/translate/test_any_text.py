@@ -10,7 +10,15 @@ from berth_crds import aliases, names, text, wire
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.devices.requests import Gpus
-from berth_operator.translate import demands, device_conditions, device_requests, devices, pods, policies, raw
+from berth_operator.translate import (
+    demands,
+    device_annotations,
+    device_requests,
+    devices,
+    pods,
+    policies,
+    raw,
+)
 from support import builders
 from translate import pod_requests
 
@@ -26,8 +34,8 @@ RESOURCES: Final = sorted(
 )
 ANNOTATIONS: Final = sorted(
     {
-        *device_conditions.READERS,
-        *device_conditions.UNSERVED,
+        *device_annotations.READERS,
+        *device_annotations.UNSERVED,
         *aliases.KUBEGPU_RECORDS,
         aliases.KAI_CONTAINER,
         names.ALLOCATION,

@@ -9,7 +9,7 @@ import pytest
 from berth_crds import names
 from berth_crds.vocabulary import Strategy
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.translate.device_conditions import READERS, UNSERVED
+from berth_operator.translate.device_annotations import READERS, UNSERVED
 from support import builders
 from translate import pod_requests
 

@@ -1,7 +1,7 @@
 """What a pod asks of the devices: resource names, annotations and labels become a Request.
 
 1. `resources` gathers how much each container requests, under any project's names.
-2. `device_conditions` reads which devices are selected and how, under any project's names.
+2. `device_annotations` reads which devices are selected and how, under any project's names.
 3. `container_asks` turns each container's amounts into asks.
 4. Here the two are combined: the selection must fit the asks.
 
@@ -24,7 +24,7 @@ from berth_operator.scheduling.devices import requests
 from berth_operator.translate import (
     container_asks,
     converters,
-    device_conditions,
+    device_annotations,
     pod_limits,
     raw,
     refusals,
@@ -39,7 +39,7 @@ def request(pod: raw.Pod) -> tuple[requests.Request, tuple[Refusal, ...]]:
     """Return the request of a whole pod, and all that is wrong with it."""
     if (too_many := pod_limits.too_many(pod.spec)) is not None:
         return requests.NO_DEVICES, (too_many,)
-    selection, faults = device_conditions.read(pod)
+    selection, faults = device_annotations.read(pod)
     containers, wrong = _containers(pod, selection)
     wrong += pod_limits.first_faults(resources.of_nothing(pod))
     asking = frozenset(one.name for one in containers)
@@ -85,7 +85,7 @@ def _annotation_fault(key: str, asking: frozenset[str]) -> str:
     container, found, _ = key.partition(names.CONTAINER_INFIX)
     if (found and container not in asking) or (key in POD_RESULTS and not asking):
         return "is Berth's answer, not a request; remove it"
-    known = key in device_conditions.KEYS or key in POD_RESULTS or key == names.TERM
+    known = key in device_annotations.KEYS or key in POD_RESULTS or key == names.TERM
     return unknown_keys.annotation_fault(key) if key.startswith(unknown_keys.PREFIX) and not known else ""
 
 
@@ -94,7 +94,7 @@ def amounts_request(pod: raw.Pod) -> requests.Request | None:
 
     A bound pod holds that, whatever devices it selected.
     """
-    selection, _ = device_conditions.read(pod)
+    selection, _ = device_annotations.read(pod)
     containers, wrong = _containers(pod, selection)
     if wrong:
         return None
@@ -140,7 +140,7 @@ Containers = Sequence[requests.ContainerRequest]
 
 
 def _containers(
-    pod: raw.Pod, selection: device_conditions.DeviceSelection
+    pod: raw.Pod, selection: device_annotations.DeviceSelection
 ) -> tuple[list[requests.ContainerRequest], list[Refusal]]:
     asked, wrong = resources.gather(pod)
     containers = []
@@ -178,7 +178,7 @@ def _too_much(containers: Containers) -> Refusal | None:
 # ---------------------------------------------------------------- selection and asks
 
 # All annotations and labels that are read.
-REQUEST_KEYS: Final = device_conditions.KEYS | device_conditions.ALIASES | resources.POD_KEYS
+REQUEST_KEYS: Final = device_annotations.KEYS | device_annotations.ALIASES | resources.POD_KEYS
 
 # The Binding writes these and overwrites what a pod brings along.
 POD_RESULTS: Final = frozenset({names.ALLOCATION, names.MINORS})
@@ -205,7 +205,7 @@ UUID_KEYS: Final = (names.UUIDS, names.AVOID_UUIDS)
 GPU_KEYS: Final = frozenset(OF_CARDS) - {*UUID_KEYS}
 
 
-def _types_meant(key: str, selection: device_conditions.DeviceSelection) -> Sequence[tuple[str, ...]]:
+def _types_meant(key: str, selection: device_annotations.DeviceSelection) -> Sequence[tuple[str, ...]]:
     """Return the types that a key is about, or its value; of those in one inner tuple, one is enough."""
     if key in GPU_KEYS:
         return ((DeviceType.GPU.value,),)
@@ -232,7 +232,7 @@ def types_asked(containers: Containers) -> set[str]:
     return {ask.type if isinstance(ask, requests.OtherDevices) else DeviceType.GPU.value for ask in asks}
 
 
-def _conditions(selection: device_conditions.DeviceSelection, containers: Containers) -> requests.Conditions:
+def _conditions(selection: device_annotations.DeviceSelection, containers: Containers) -> requests.Conditions:
     """Return the conditions on cards, without labels of cards that no container requests."""
     conditions = selection.conditions
     if conditions.card_labels and DeviceType.GPU not in types_asked(containers):
@@ -240,7 +240,7 @@ def _conditions(selection: device_conditions.DeviceSelection, containers: Contai
     return conditions
 
 
-def _applicable(selection: device_conditions.DeviceSelection, containers: Containers) -> requests.Grouping:
+def _applicable(selection: device_annotations.DeviceSelection, containers: Containers) -> requests.Grouping:
     """Return the manner without what is about devices that no container requests, as Koordinator does."""
     grouping = selection.grouping
     types = types_asked(containers)
@@ -273,7 +273,7 @@ def _any_whole(containers: Containers) -> bool:
     return any(isinstance(ask, requests.Gpus) and ask.whole for one in containers for ask in one.asks)
 
 
-def _unused(selection: device_conditions.DeviceSelection, containers: Containers) -> Iterator[Refusal]:
+def _unused(selection: device_annotations.DeviceSelection, containers: Containers) -> Iterator[Refusal]:
     """Yield a fault for each entry about devices that no container requests.
 
     Conditions on cards count under every key; the rest only under Berth's own, because other
@@ -296,7 +296,7 @@ def _one_device(kind: str) -> str:
 
 
 def _contradictions(
-    selection: device_conditions.DeviceSelection, whole: requests.Request
+    selection: device_annotations.DeviceSelection, whole: requests.Request
 ) -> Iterator[Refusal]:
     """Yield a fault for conditions that no cluster could meet."""
     entries, conditions = selection.entries, selection.conditions
@@ -325,7 +325,7 @@ def _contradictions(
 
 
 def _misplaced_partition(
-    selection: device_conditions.DeviceSelection, whole: requests.Request
+    selection: device_annotations.DeviceSelection, whole: requests.Request
 ) -> Iterator[Refusal]:
     """Yield a fault for a partition of parts of cards, and for several cards within one."""
     entries, need = selection.entries, whole.need

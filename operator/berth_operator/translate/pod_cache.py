@@ -18,7 +18,7 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 from berth_crds import aliases, names, requirements
-from berth_operator.translate import device_conditions, raw, resources
+from berth_operator.translate import device_annotations, raw, resources
 
 MAX_KEY_BYTES: Final = 1 << 14  # Longer keys are replaced by a digest.
 MAX_BYTES: Final = 8 << 20  # Of all short keys together, and of all long ones.
@@ -30,7 +30,7 @@ GROUP: Final = f"{names.GROUP}/"
 REFUSED: Final = aliases.GANG_KEYS | requirements.KEYS
 LABELS: Final = frozenset(one.key for one in ON_POD if one.where is aliases.Where.LABEL) | REFUSED
 ANNOTATIONS: Final = (
-    frozenset({*device_conditions.KEYS, *resources.POD_KEYS, aliases.KAI_CONTAINER}) | REFUSED
+    frozenset({*device_annotations.KEYS, *resources.POD_KEYS, aliases.KAI_CONTAINER}) | REFUSED
 )
 
 T = TypeVar("T")

@@ -9,11 +9,11 @@ from collections.abc import Collection
 from typing import Final
 
 from berth_crds import aliases, names
-from berth_operator.translate import device_conditions
+from berth_operator.translate import device_annotations
 
 PREFIX: Final = f"{names.GROUP}/"
 RESOURCES: Final = frozenset(name for name in aliases.OWN if name.startswith(PREFIX))
-ANNOTATIONS: Final = frozenset(device_conditions.READERS)
+ANNOTATIONS: Final = frozenset(device_annotations.READERS)
 # Prefixes of the labels that agents write on Nodes; on a pod they request nothing.
 NODE_PREFIXES: Final = (f"{PREFIX}gpu.", f"{PREFIX}cuda.")
 MAX_COMPARED: Final = 64  # Characters that are compared; Kubernetes allows no more after the group.
@@ -35,7 +35,7 @@ def label_fault(key: str) -> str:
     """Return what is wrong with the key of a label: Berth reads none under its group."""
     if key in RESOURCES:
         return "is a resource of containers, not a label"
-    if key in ANNOTATIONS or key in device_conditions.UNSERVED:
+    if key in ANNOTATIONS or key in device_annotations.UNSERVED:
         return "is an annotation of pods, not a label"
     return "" if key == names.FENCED_LABEL or key.startswith(NODE_PREFIXES) else _unknown(key, ANNOTATIONS)
 
