@@ -6,7 +6,6 @@ read it: for all others, remembered scores stay what they are.
 """
 
 import collections
-import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -134,7 +133,7 @@ def copy_other_use(source: Inventory, copy: Inventory, node: str) -> None:
     if there is None or there.device is None or here is None or here.device is None:
         return
     before, after = there.view(), here.view()
-    not_measured = dataclasses.replace(before, measured_free={})
+    not_measured = before._replace(measured_free={})
     used = {
         card.uuid: verdicts.free_now(not_measured, card) - verdicts.free_now(before, card)
         for card in there.device.cards

@@ -22,6 +22,7 @@ OF_CARDS: Final = ("core", "excess", "memory", "ratio", "space", "open", "whole"
 
 def take(info: NodeInfo, hold: Hold, sign: int) -> None:
     """Add what a hold takes of each device to what is used of the node, or with -1 subtract it."""
+    info.unnamed_of_pods += sign * hold.withheld
     for share in hold.shares:
         old = info.used.get(share.uuid, device_view.UNUSED)
         whole = share.core >= device_view.FULL_CORE and not share.core_limit

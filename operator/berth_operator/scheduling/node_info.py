@@ -26,6 +26,7 @@ class NodeInfo:
     quarantine: str = ""  # Why its kubelet, which rejects pods, gets none for a time.
     unknown: bool = False  # Whether that is not reported, because the agent may well be alive.
     exclusive_replicas: bool = False  # Whether a time-sliced or MPS card serves one pod at a time.
+    unnamed_of_pods: int = 0  # Cards that pods on it have, which are not known by name.
     holds: dict[str, Hold] = dataclasses.field(default_factory=dict)
     amounts: dict[str, int] = dataclasses.field(default_factory=dict)  # Of resources, what pods hold.
     given: dict[str, int] = dataclasses.field(default_factory=dict)  # Of resources, what the node can give.
@@ -63,7 +64,7 @@ class NodeInfo:
     @property
     def withheld(self) -> int:
         """How many cards pods have that are not known by name."""
-        return self.unnamed + sum(hold.withheld for hold in self.holds.values())
+        return self.unnamed + self.unnamed_of_pods
 
     @property
     def plugged(self) -> frozenset[str] | None:

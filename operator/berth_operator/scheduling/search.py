@@ -199,7 +199,7 @@ class Search:
         if cached.load_version is None or not _weighs_load(cached.question, cached.policy):
             return view
         burdens = points.burdens(self.inventory.table, info.row, view.device.cards, cached.policy.weights)
-        return dataclasses.replace(view, burdens=burdens)
+        return view._replace(burdens=burdens)
 
     def _reopen(self, cached: search_memory.CachedScores, rows: set[int]) -> None:
         """Score these nodes again, so that they count as not searched yet."""

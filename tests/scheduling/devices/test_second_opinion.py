@@ -257,7 +257,7 @@ def shuffle(view: device_view.View, chance: random.Random) -> device_view.View:
         for cards in (view.device.cards, view.device.others)
     )
     device = dataclasses.replace(view.device, cards=cards, others=others)
-    return dataclasses.replace(view, device=device, used=dict(mixed(view.used.items())))
+    return view._replace(device=device, used=dict(mixed(view.used.items())))
 
 
 def listed(found: tuple[Grant, ...]) -> frozenset[tuple[str, str, str, int, int]]:

@@ -4,14 +4,15 @@ A View is made from the inventory for one node, read by the allocator and by `ex
 and thrown away. It answers in free core (percent) and free memory (bytes) for each card.
 """
 
-import dataclasses
+import types
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 from berth_operator.scheduling.devices import device_facts
 from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 
 FULL_CORE = 100
+NOTHING: Final[Mapping[str, Any]] = types.MappingProxyType({})
 
 
 class Usage(NamedTuple):
@@ -30,8 +31,7 @@ class Usage(NamedTuple):
 UNUSED = Usage()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class View:
+class View(NamedTuple):
     """The devices of one node and their use, by uuid; MIG instances have entries of their own.
 
     `functions` are the bus ids of virtual functions in use. `withheld` counts cards that
@@ -46,15 +46,15 @@ class View:
     """
 
     device: device_facts.Device
-    used: Mapping[str, Usage] = dataclasses.field(default_factory=dict)
+    used: Mapping[str, Usage] = NOTHING
     functions: frozenset[str] = frozenset()
     withheld: int = 0
     open: bool = True
     quarantine: str = ""
     exclusive_replicas: bool = False
     honors_partitions: bool = False
-    burdens: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    measured_free: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    burdens: Mapping[str, int] = NOTHING
+    measured_free: Mapping[str, int] = NOTHING
     core_limit: int = FULL_CORE
 
     def usage(self, uuid: str) -> Usage:
@@ -92,7 +92,7 @@ class View:
 
     def up_to(self, core_limit: int) -> "View":
         """Return the same devices to a pod that is content with so much core promised of a card in all."""
-        return self if core_limit == self.core_limit else dataclasses.replace(self, core_limit=core_limit)
+        return self if core_limit == self.core_limit else self._replace(core_limit=core_limit)
 
     def free_memory(self, card: PhysicalDevice) -> int:
         """Return how much memory is left on a card."""

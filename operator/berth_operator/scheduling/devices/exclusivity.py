@@ -33,7 +33,7 @@ def for_request(view: device_view.View, request: requests.Request) -> device_vie
             device = dataclasses.replace(device, cards=tuple(_closed(view, device.cards, kind, scope)))
         else:
             device = dataclasses.replace(device, others=tuple(_closed(view, device.others, kind, scope)))
-    return dataclasses.replace(view, device=device)
+    return view._replace(device=device)
 
 
 def _closed(

@@ -252,7 +252,7 @@ def _relaxed(
 ) -> Iterator[tuple[Reason, device_view.View, requests.Request]]:
     grouping = request.grouping
     if view.withheld:
-        view = dataclasses.replace(view, withheld=0)
+        view = view._replace(withheld=0)
         yield Reason.WITHHELD, view, request
     if grouping.partition is not None:
         request = dataclasses.replace(
@@ -260,7 +260,7 @@ def _relaxed(
         )
         yield Reason.NO_PARTITION, view, request
     if view.honors_partitions:
-        view = dataclasses.replace(view, honors_partitions=False)
+        view = view._replace(honors_partitions=False)
         yield Reason.PARTITIONS_HONORED, view, request
     if grouping.scope is not None and grouping.required:
         unbound = selectable._replace(table_only=False)

@@ -8,7 +8,7 @@ return what the pod would take of all its cards together.
 import dataclasses
 import functools
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -20,8 +20,7 @@ from berth_operator.scheduling.policy import Weights
 BEST: Final = 100.0
 
 
-@dataclasses.dataclass(frozen=True)
-class ScoreInput:
+class ScoreInput(NamedTuple):
     """Some nodes, and a question to them; numbers are gathered when a strategy asks for them."""
 
     table: node_table.NodeTable
@@ -195,8 +194,7 @@ class Scale:
     memory: int = 1
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Ranking:
+class Ranking(NamedTuple):
     """How good each node is, 0 to 100, and which slot of it a simple share should come from."""
 
     score: node_table.Scores
