@@ -254,6 +254,11 @@ LIMITS: Final = {
         pod_limits.MAX_RESOURCES,
     ),
     "labels in the node selector, and tolerations": (pod_limits.MAX_SELECTOR, pod_limits.MAX_TOLERATIONS),
+    "terms about other pods (affinity, anti-affinity, spread), their expressions and values": (
+        pod_limits.MAX_POD_TERMS,
+        pod_limits.MAX_POD_EXPRESSIONS,
+        pod_limits.MAX_POD_VALUES,
+    ),
     "memory for what all waiting pods of a namespace say together, and those of all": (
         pod_memory.NAMESPACE_BYTES // pod_memory.MEBIBYTE,
         pod_memory.TOTAL_BYTES // pod_memory.MEBIBYTE,

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from berth_crds import allocation, names
-from simulation import every_field, simulator
+from simulation import simulator
 from support import manifests
 
 BIG = {"nvidia.com/gpu": 4}
@@ -375,8 +375,6 @@ def test_what_is_printed_steers_no_terminal(words: tuple[str, ...]) -> None:
         ({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}, "volume claims"),
         ({"volumes": [{"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}]}, "volume claims"),
         ({"resourceClaims": [{"name": "r", "resourceClaimName": "c"}]}, "resource claims"),
-        ({"affinity": {"podAffinity": every_field.NEAR}}, "pod affinity"),
-        ({"affinity": {"podAntiAffinity": every_field.NEAR}}, "pod anti-affinity"),
     ],
 )
 def test_what_berth_does_not_honour_is_read_all_the_same(spec: simulator.Body, uses: str) -> None:

@@ -15,20 +15,7 @@ UNSUPPORTED: Final = Reason.UNSUPPORTED_CONSTRAINT
 
 # ---------------------------------------------------------------- what Kubernetes offers and Berth does not
 
-TERM = [{"topologyKey": "zone", "labelSelector": {}}]
 CONSTRAINTS: dict[str, tuple[dict[str, Any], str]] = {
-    "pod affinity": (
-        {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": TERM}}},
-        "required pod affinity",
-    ),
-    "pod anti-affinity": (
-        {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": TERM}}},
-        "required pod anti-affinity",
-    ),
-    "topology spread": (
-        {"topologySpreadConstraints": [{"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}]},
-        "a topology spread constraint with whenUnsatisfiable: DoNotSchedule",
-    ),
     "a claimed volume": (
         {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]},
         "persistent volume claims",
@@ -63,6 +50,14 @@ def test_constraint_that_is_not_honoured(spec: dict[str, Any], what: str) -> Non
         ),
         pytest.param(
             {"topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway"}]}, id="spread if possible"
+        ),
+        pytest.param(
+            {"topologySpreadConstraints": [{"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}]},
+            id="spread that is kept",
+        ),
+        pytest.param(
+            {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{}]}}},
+            id="pod affinity that is kept",
         ),
         pytest.param(
             {"containers": [builders.container(ports=[{"containerPort": 80}])]}, id="a container port"

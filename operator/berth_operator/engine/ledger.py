@@ -1,8 +1,7 @@
 """The ledger: the state that events feed. Which pods wait, what pods hold, what the nodes have.
 
-Each pod's hold goes from free to assumed, confirmed and free again, as `hold_states` defines it. The
-state is derivable: a ledger that is rebuilt from the pods, nodes, Devices and GpuPods of the API is the
-same.
+Each pod's hold goes from free to assumed, confirmed and free again, as `hold_states` defines it. The state
+is derivable: a ledger that is rebuilt from the pods, nodes, Devices and GpuPods of the API is the same.
 """
 
 import asyncio
@@ -15,6 +14,7 @@ from berth_operator.engine import (
     change_log,
     given_otherwise,
     hold_states,
+    pod_changes,
     pod_revisions,
     ports,
     unadmitted_pods,
@@ -54,6 +54,7 @@ class Ledger:
         self.policy = Policy()
         self.wake = asyncio.Event()
         self.changes = change_log.ChangeLog()
+        self.pod_changes = pod_changes.PodChanges(self.inventory, self.backlog, self.wake)
         self._clock = clock
         self._states: dict[str, State] = {}
         self.assumed_pods = assumed_pods.AssumedPods(clock)
@@ -66,9 +67,7 @@ class Ledger:
         self.unadmitted_pods = unadmitted_pods.UnadmittedPods()
 
     def __repr__(self) -> str:
-        """Return the state in words."""
-        assumed = len(self.assumed_pods)
-        known = f"{len(self._states) - assumed} confirmed, {assumed} assumed"
+        known = f"{len(self._states) - len(self.assumed_pods)} confirmed, {len(self.assumed_pods)} assumed"
         return f"<Ledger: {self.inventory!r}, {self.backlog!r}, {known}>"
 
     def state(self, uid: str) -> State:
@@ -124,17 +123,18 @@ class Ledger:
         self.inventory.charge(hold)
         self.changes.record(hold.node)
         self._devices_changed(self.inventory.take_affected())
+        self.pod_changes.pods_changed(hold)
 
     def _release(self, uid: str) -> holds.Hold:
-        held = self.inventory.hold(uid)
-        before = (
-            node_offers.left(self.inventory, held.node) if held is not None and not held.devices else None
-        )
+        held, before = self.inventory.hold(uid), None
+        if held is not None and not held.devices:
+            before = node_offers.left(self.inventory, held.node)
         hold = self.inventory.release(uid)
         self.changes.record(hold.node)
         self._devices_changed(self.inventory.take_affected())
         if hold.devices or hold.amounts:
             self._offer(hold.node, ClusterEvent.CAPACITY_FREED, before)
+        self.pod_changes.pods_changed(hold)
         return hold
 
     def _offer(self, node: str, change: ClusterEvent, before: node_offers.Left | None = None) -> None:
@@ -222,8 +222,9 @@ class Ledger:
 
     def _confirm(self, hold: holds.Hold, known: holds.Hold | None) -> None:
         """Charge what a pod on a node holds, in place of what was charged of it before."""
-        if known == hold:
-            self.inventory.refresh(hold)
+        if known is not None and known == hold:
+            if self.inventory.refresh(hold):
+                self.pod_changes.pods_changed(known, hold)
             if self.state(hold.uid) is State.CONFIRMED:
                 return
         self._step(hold.uid, Step.CONFIRM)
@@ -266,11 +267,8 @@ class Ledger:
     def gpupod_seen(self, named: allocation_recovery.NamedDevices) -> None:
         """Record a new or changed GpuPod, which counts if its pod's own record cannot be read."""
         needed = self.state(named.uid) is not State.CONFIRMED or named.uid in self.unreadable_pods
-        for uid in (
-            self.unreadable_pods.gpupod_seen(named)
-            if needed
-            else self.unreadable_pods.gpupod_gone(named.title)
-        ):
+        known = self.unreadable_pods
+        for uid in known.gpupod_seen(named) if needed else known.gpupod_gone(named.title):
             self._recharge(uid)
         self._remark(self.given_otherwise.gpupod_seen(named))
 
@@ -301,8 +299,8 @@ class Ledger:
 
     def _recharge_node(self, name: str) -> None:
         """Charge the unreadable and unadmitted pods of a node that has changed, or its devices."""
-        info = self.inventory.node(name)
-        for uid in [uid for uid in info.holds if uid in self.unreadable_pods] if info is not None else ():
+        there = info.holds if (info := self.inventory.node(name)) is not None else ()
+        for uid in [uid for uid in there if uid in self.unreadable_pods]:
             self._recharge(uid)
         self._recharge_unadmitted(name)
 
@@ -325,17 +323,20 @@ class Ledger:
     def node_seen(self, node: facts.Node) -> None:
         """Record a new or changed node."""
         if (info := self.inventory.node(node.name)) is None or info.node != node:
-            better = node_offers.better_node(info.node if info is not None else None, node)
+            better = node_offers.better_node(before := info.node if info is not None else None, node)
             self.inventory.put_node(node)
             self._node_changed(node.name)
+            self.pod_changes.node_changed(before, node)
             if better:
                 self._offer(node.name, ClusterEvent.NODE_CHANGED)
             self._recharge_node(node.name)
 
     def node_gone(self, name: str) -> None:
         """Forget a node."""
+        before = info.node if (info := self.inventory.node(name)) is not None else None
         self.inventory.drop_node(name)
         self._node_changed(name)
+        self.pod_changes.node_changed(before, None)
         self._recharge_node(name)
 
     def device_seen(self, device: Device, record: uuid_records.Record = uuid_records.NOTHING) -> None:

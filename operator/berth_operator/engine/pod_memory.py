@@ -190,8 +190,16 @@ class BoundPodMemory:
 
 
 def bare_hold(hold: Hold) -> Hold:
-    """Return a pod on its node that is charged nothing."""
-    return Hold(hold.uid, hold.title, hold.node)
+    """Return a pod on its node that is charged nothing; to other pods it is there all the same."""
+    return Hold(
+        hold.uid,
+        hold.title,
+        hold.node,
+        labels=hold.labels,
+        anti_affinity=hold.anti_affinity,
+        leaving=hold.leaving,
+        labels_known=hold.labels_known,
+    )
 
 
 def is_bare(hold: Hold, node_selection: facts.NodeSelection) -> bool:
@@ -205,4 +213,4 @@ def trimmed(
     """Return what must be known of a pod, and of its record that cannot be read, without what may be long."""
     if nameless is not None:
         nameless = dataclasses.replace(nameless, starts=()) if admitted else NOTHING_GRANTED
-    return dataclasses.replace(hold, labels=()), nameless
+    return dataclasses.replace(hold, labels=(), labels_known=False), nameless

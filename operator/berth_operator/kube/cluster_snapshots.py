@@ -23,6 +23,7 @@ Manifest = dict[str, Any]
 # Listed whole, and those without a namespace here in all of them.
 WHOLE: Final = {
     resources.NODES: "",
+    resources.NAMESPACES: "",
     resources.DEVICES: "",
     resources.POLICIES: "",
     resources.PRIORITY_CLASSES: "",

@@ -18,7 +18,7 @@ from berth_operator.engine import drift, pod_memory, ports
 from berth_operator.engine.hold_states import State
 from berth_operator.engine.ledger import Ledger
 from berth_operator.engine.watchdog import Watchdog
-from berth_operator.kube import gpupod_store, kopf_lag, policy_sink, rejected_pods
+from berth_operator.kube import gpupod_store, kopf_lag, namespace_sink, policy_sink, rejected_pods
 from berth_operator.scheduling import allocation_recovery
 from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import device_size, devices, gpupods, long_pods, measured_load, nodes, pods, raw
@@ -280,24 +280,24 @@ class Feeds:
     ) -> None:
         logger = options.logger
         self._ledger = ledger
-        # The number of lists of each informer at the last restore; empty once all have relisted.
-        self._lists_before: tuple[int, ...] = ()
+        self._lists_before: tuple[int, ...] = ()  # Of each informer at the last restore, until all relisted.
         self._history = session.history
         self._history.join(self)
-        gpupod_sink = self._gpupods = GpuPodSink(ledger, logger)
-        self.gpupods = gpupod_sink.store
+        self._gpupods = GpuPodSink(ledger, logger)
+        self.gpupods = self._gpupods.store
         self._devices = DeviceSink(ledger, watchdog, logger)
         self._pods = PodSink(ledger, observer, logger, options.schedulers)
         self.admissions = self._pods.admissions
         agents = informer.Scope(namespace=names.NODES_NAMESPACE)
         new = functools.partial(informer.Informer, session, clock=options.clock)
-        # Nodes, Devices and GpuPods before pods: no decision sees a pod without its node or GpuPod.
+        # Pods last: no decision sees one without its node, namespace or GpuPod.
         self._informers: tuple[informer.Informer[Any], ...] = (
             new(resources.NODES, raw.Node, NodeSink(ledger, logger)),
             new(resources.DEVICES, raw.Device, self._devices),
             new(resources.LEASES, lease.Lease, LeaseSink(watchdog, logger), scope=agents),
+            new(resources.NAMESPACES, raw.Namespace, namespace_sink.NamespaceSink(ledger)),
             new(resources.POLICIES, wire.PlacementPolicy, policy_sink.PolicySink(ledger, logger)),
-            new(resources.GPU_PODS, wire.GpuPod, gpupod_sink),
+            new(resources.GPU_PODS, wire.GpuPod, self._gpupods),
             new(resources.PODS, long_pods.Pod, self._pods, scope=informer.Scope(fields=UNFINISHED)),
         )
 
@@ -382,7 +382,7 @@ class Feeds:
 
     def revisions(self) -> kopf_lag.Revisions | None:
         """Return what Kopf should have delivered; None where no watch is open."""
-        _, devices_, _, policies_, gpupods_, _ = self._informers
+        _, devices_, *_, policies_, gpupods_, _ = self._informers
         if not (devices_.live and policies_.live and gpupods_.live):
             return None
         return kopf_lag.Revisions(

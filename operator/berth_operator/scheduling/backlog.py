@@ -119,8 +119,9 @@ class Backlog:
     # ------------------------------------------------------------ coming and going
 
     def push(self, candidate: Candidate) -> None:
-        """Add a pod, or its edited request; an unchanged one stays where it is."""
-        if (entry := self._entries.get(candidate.uid)) is None or entry.candidate != candidate:
+        """Add a pod, or its edited request or labels; an unchanged one stays where it is."""
+        known = self.get(candidate.uid)
+        if known is None or known != candidate or known.labels != candidate.labels:
             self.remove(candidate.uid)
             self._activate(self._entered(candidate))
 
@@ -250,11 +251,11 @@ class Backlog:
         return any(change in awaited for _, awaited in self._unschedulable)
 
     def node_changed(
-        self, node: str, change: decisions.ClusterEvent, able: Callable[[Candidate], bool]
+        self, node: str | None, change: decisions.ClusterEvent, able: Callable[[Candidate], bool]
     ) -> None:
         """Wake the pods that such a change of a node could help, if `able` says that it might take them.
 
-        The node may now refuse the others for another reason, so that any event may help them.
+        The node may now refuse the others for another reason, so that any event may help them. None: pods.
         """
         claims = self._rotation.claims
         self._compared += claims.limited
@@ -271,10 +272,13 @@ class Backlog:
                 return
             if able(next(iter(group.values())).candidate):
                 self._wake(group, node)
-            elif not awaited >= ANYTHING:
-                del self._unschedulable[kind, awaited]
-                for entry in group.values():
-                    self._wait_for_event(entry, ANYTHING | awaited)
+            elif node is not None:
+                self._wait_for_anything(kind, awaited)
+
+    def _wait_for_anything(self, kind: int, awaited: decisions.AwaitedEvents) -> None:
+        if not awaited >= ANYTHING:
+            for entry in self._unschedulable.pop((kind, awaited)).values():
+                self._wait_for_event(entry, ANYTHING | awaited)
 
     def _wake_all(self, change: decisions.ClusterEvent) -> None:
         """Wake all pods that wait for such an event: too many nodes have changed to compare each."""

@@ -8,7 +8,7 @@ finds out which of them would help.
 import abc
 import dataclasses
 import enum
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar, Final, Self
 
 from berth_operator.scheduling import wording
@@ -121,6 +121,12 @@ def named(devices: Sequence[DeviceRef], node: str) -> str:
         return f"{wording.listed(one.uuid for one in devices)} of {name}"
     minors = wording.listed((str(one.minor) for one in devices), most=MINORS_LISTED)
     return f"{len(devices)} devices of {name} (minors {minors})"
+
+
+def with_other_pods(scenario: Scenario, change: Callable[[nodes.OtherPods], nodes.OtherPods]) -> Scenario:
+    """Return the scenario in which the pod requires something else of other pods."""
+    others = change(scenario.demand.other_pods or nodes.OtherPods())
+    return dataclasses.replace(scenario, demand=dataclasses.replace(scenario.demand, other_pods=others))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

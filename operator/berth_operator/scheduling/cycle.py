@@ -29,6 +29,7 @@ from berth_operator.scheduling import (
     holds,
     questions,
     queued_pods,
+    repelled_pods,
     under_policy,
 )
 from berth_operator.scheduling.backlog import Backlog
@@ -255,6 +256,7 @@ def _decide(
 ) -> decisions.Decision | None:
     """Return the decision for a pod; None if it might fit only on nodes claimed for earlier pods."""
     original, candidate = candidate, under_policy.applied(policy, candidate)
+    candidate = repelled_pods.applied(search.inventory.pods, candidate)
     if candidate.faults and not original.faults:
         return decisions.Reject(candidate.uid, candidate.faults, awaited=under_policy.POLICY_CHANGE)
     if claimed_nodes and not candidate.faults:
@@ -286,4 +288,5 @@ def hold_for(candidate: queued_pods.Candidate, placement: decisions.Placement) -
         host_ports=demand.host_ports,
         priority=candidate.priority,
         labels=candidate.labels,
+        anti_affinity=demand.other_pods.anti_affinity if demand.other_pods is not None else (),
     )

@@ -31,6 +31,13 @@ class Reason(enum.StrEnum):
     SELECTOR_MISMATCH = "SelectorMismatch"
     INSUFFICIENT_RESOURCE = "InsufficientResource"
     HOST_PORT_TAKEN = "HostPortTaken"
+    # The pods on all nodes.
+    SPREAD_LABEL_MISSING = "SpreadLabelMissing"
+    TOPOLOGY_SPREAD = "TopologySpread"
+    POD_AFFINITY = "PodAffinity"
+    POD_ANTI_AFFINITY = "PodAntiAffinity"
+    REPELLED = "ExistingPodAntiAffinity"
+    UNKNOWN_POD_LABELS = "UnknownPodLabels"
     # The node's cards.
     NOT_PUBLISHED = "NotPublished"
     NO_DEVICE = "NoDevice"
@@ -86,6 +93,7 @@ class ClusterEvent(enum.StrEnum):
     DEVICE_CHANGED = "DeviceChanged"
     POLICY_CHANGED = "PolicyChanged"
     LOAD_CHANGED = "LoadChanged"
+    PODS_CHANGED = "PodsChanged"  # A pod came to any node, left it or has other labels.
 
 
 AwaitedEvents = frozenset[ClusterEvent]
@@ -194,6 +202,12 @@ LIFTED_BY: dict[Reason, frozenset[ClusterEvent]] = {
     Reason.SELECTOR_MISMATCH: frozenset({ClusterEvent.NODE_CHANGED}),
     Reason.INSUFFICIENT_RESOURCE: frozenset({ClusterEvent.NODE_CHANGED, ClusterEvent.CAPACITY_FREED}),
     Reason.HOST_PORT_TAKEN: frozenset({ClusterEvent.CAPACITY_FREED}),
+    Reason.SPREAD_LABEL_MISSING: frozenset({ClusterEvent.NODE_CHANGED}),
+    Reason.TOPOLOGY_SPREAD: frozenset({ClusterEvent.PODS_CHANGED}),
+    Reason.POD_AFFINITY: frozenset({ClusterEvent.PODS_CHANGED}),
+    Reason.POD_ANTI_AFFINITY: frozenset({ClusterEvent.PODS_CHANGED}),
+    Reason.REPELLED: frozenset({ClusterEvent.PODS_CHANGED}),
+    Reason.UNKNOWN_POD_LABELS: frozenset({ClusterEvent.PODS_CHANGED}),
     Reason.NOT_PUBLISHED: frozenset({ClusterEvent.DEVICE_CHANGED}),
     Reason.NO_DEVICE: frozenset({ClusterEvent.DEVICE_CHANGED}),
     Reason.SILENT: frozenset({ClusterEvent.DEVICE_CHANGED}),

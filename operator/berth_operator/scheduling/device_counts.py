@@ -7,17 +7,35 @@ a hold names.
 
 import collections
 import dataclasses
+from collections.abc import Iterable
 from typing import Final
 
 from berth_operator.scheduling import node_table
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.devices import device_view, packing_problems, requests, scopes, verdicts
+from berth_operator.scheduling.devices import (
+    device_facts,
+    device_view,
+    packing_problems,
+    requests,
+    scopes,
+    verdicts,
+)
 from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.node_info import NodeInfo
 
 # What of each card is computed again; its size and model are written once.
 OF_CARDS: Final = ("core", "excess", "memory", "ratio", "space", "open", "whole", "trouble")
+
+
+def use_columns(
+    table: node_table.NodeTable, at: int, device: device_facts.Device, models: Iterable[str] = ()
+) -> None:
+    """Make columns for what the devices of a row are, and leave those for what it has no more."""
+    table.models.use(at, models)
+    profiles = (one.profile for card in device.cards for one in card.instances)
+    table.use_kinds(at, profiles=profiles, types=(one.type for one in device.others))
+    table.use_gpu_unit(at, device.gpu_unit)
 
 
 def take(info: NodeInfo, hold: Hold, sign: int) -> None:

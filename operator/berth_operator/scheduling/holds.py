@@ -24,8 +24,9 @@ class Hold:
     `by_agent` tells that its shares are what an agent says in a GpuPod, or what another scheduler has
     written, and no record of a bind.
     Priority, labels and the time at which its kubelet admitted it say which pod it is, and not what
-    it takes: what holds the same is equal. Of a pod that is longer than usual, and of one for whose
-    labels there is no room, not all labels are known.
+    it takes: what holds the same is equal. So do `anti_affinity`, which are its required terms, and
+    `leaving`, which tells that it is being deleted. `labels_known` is false of a pod for whose labels there
+    is no room.
     """
 
     uid: str
@@ -41,6 +42,9 @@ class Hold:
     priority: int = dataclasses.field(default=0, compare=False)
     labels: facts.Labels = dataclasses.field(default=(), compare=False)
     start: str = dataclasses.field(default="", compare=False)
+    anti_affinity: tuple[facts.PodTerm, ...] = dataclasses.field(default=(), compare=False)
+    leaving: bool = dataclasses.field(default=False, compare=False)
+    labels_known: bool = dataclasses.field(default=True, compare=False)
 
     @property
     def namespace(self) -> str:

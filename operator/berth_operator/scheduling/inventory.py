@@ -20,6 +20,7 @@ from berth_operator.scheduling import (
     node_info,
     node_selection_reasons,
     node_table,
+    pod_index,
     port_usage,
     uuid_ownership,
     uuid_records,
@@ -28,7 +29,7 @@ from berth_operator.scheduling import (
 )
 from berth_operator.scheduling.devices import device_facts, requests
 from berth_operator.scheduling.holds import Hold
-from berth_operator.scheduling.nodes import facts
+from berth_operator.scheduling.nodes import facts, labels
 from berth_operator.scheduling.policy import Policy
 
 
@@ -64,10 +65,10 @@ class Inventory:
         self._card_masks = card_masks.CardMasks()
         self._holders: dict[str, int] = {}
         self.ports = port_usage.PortUsage()
+        self.pods = pod_index.PodIndex(self.index)
         self._vacant: list[int] = []
 
     def __repr__(self) -> str:
-        """Return the state in words."""
         return f"<Inventory: {len(self.index)} nodes, {len(self._holders)} holds>"
 
     @property
@@ -137,6 +138,14 @@ class Inventory:
     ) -> node_selection_reasons.NodeSelectionReasons:
         """Return which nodes a pod's selector, affinity and tolerations accept; kept until a node changes."""
         return self._node_selection.get(self.infos, node_selection)
+
+    def node_labels(self) -> labels.Labels:
+        """Return the labels of all nodes."""
+        return self._node_selection.node_labels(self.infos)
+
+    def untainted(self, tolerations: tuple[facts.Toleration, ...]) -> node_table.Mask:
+        """Return which nodes have no taint that keeps a pod with these tolerations away."""
+        return self._node_selection.untainted(self.infos, tolerations)
 
     def named(self, uuids: frozenset[str]) -> node_table.Mask:
         """Return which cards have one of these uuids, by row and slot; kept until a Device changes."""
@@ -217,7 +226,7 @@ class Inventory:
         table.clear_cards(info.row)
         info.measured_free = {}
         models = [catalog.model_key(card.model) for card in device.cards]
-        _use(table, info.row, device, models)
+        device_counts.use_columns(table, info.row, device, models)
         for slot, card in enumerate(device.cards):
             table.model[info.row, slot] = table.models.of[models[slot]]
             table.total[info.row, slot] = card.memory
@@ -233,17 +242,14 @@ class Inventory:
             return set()
         self._cards_before.setdefault(node, info.cards)
         info.published = info.owned = info.device = None
-        info.unnamed, info.silent, info.unknown = (
-            0,
-            True,
-            False,
-        )  # An agent that publishes again must report again.
+        # An agent that publishes again must report again.
+        info.unnamed, info.silent, info.unknown = 0, True, False
         self._card_masks.forget()
         affected = self.uuid_ownership.withdraw(node, withheld_cards.held(info.holds.values()))
         self._update_cards_of(self.uuid_ownership.take_decided())
         self.table.clear_cards(info.row)
         info.measured_free = {}
-        _use(self.table, info.row, info.view().device)
+        device_counts.use_columns(self.table, info.row, info.view().device)
         self._update_supply(info)
         device_counts.recount(self.table, info)
         self._vacate_if_idle(info)
@@ -284,19 +290,23 @@ class Inventory:
         info = self._info_of(hold.node)
         self._holders[hold.uid] = info.row
         info.holds[hold.uid] = hold
+        self.pods.add(hold)
         self._use(info, hold, 1)
 
     def release(self, uid: str) -> Hold:
         """Release what a pod held."""
         info = self._info_at(self._holders.pop(uid))
         hold = info.holds.pop(uid)
+        self.pods.remove(hold)
         self._use(info, hold, -1)
         self._vacate_if_idle(info)
         return hold
 
-    def refresh(self, hold: Hold) -> None:
-        """Replace what a pod holds by an equal hold, of which the pod is better known."""
-        self._info_at(self._holders[hold.uid]).holds[hold.uid] = hold
+    def refresh(self, hold: Hold) -> bool:
+        """Replace what a pod holds by an equal hold, and return whether other pods see another pod in it."""
+        holds = self._info_at(self._holders[hold.uid]).holds
+        before, holds[hold.uid] = holds[hold.uid], hold
+        return self.pods.replace(before, hold)
 
     def take_affected(self) -> set[str]:
         """Return the nodes whose claims have changed because pods hold cards that are not there, once."""
@@ -383,16 +393,6 @@ class Inventory:
 
     def _update_supply(self, info: node_info.NodeInfo) -> None:
         self._cluster_supply.update(info.name, cluster_supply.node_supply(info))
-
-
-def _use(
-    table: node_table.NodeTable, at: int, device: device_facts.Device, models: Iterable[str] = ()
-) -> None:
-    """Make columns for what the devices of a row are, and leave those for what it has no more."""
-    table.models.use(at, models)
-    profiles = (one.profile for card in device.cards for one in card.instances)
-    table.use_kinds(at, profiles=profiles, types=(one.type for one in device.others))
-    table.use_gpu_unit(at, device.gpu_unit)
 
 
 def _place(node: facts.Node) -> tuple[object, ...]:

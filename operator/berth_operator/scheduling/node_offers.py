@@ -9,13 +9,14 @@ named here are left to the search.
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from berth_operator.scheduling import gpu_units, node_info, node_table, questions, queued_pods, under_policy
 from berth_operator.scheduling.constraints import registry
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.devices.device_facts import PhysicalDevice
+from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.policy import Policy
@@ -129,6 +130,26 @@ def judge(
     return able
 
 
+def judge_pods(inventory: Inventory, pods: Sequence[Hold]) -> Callable[[queued_pods.Candidate], bool]:
+    """Return whether pods that came, went or changed may matter to a pod that waits.
+
+    Those that wait for the same may have different labels, so a pod with an anti-affinity matters to all.
+    """
+    repel = any(one.anti_affinity for one in pods)
+
+    def able(candidate: queued_pods.Candidate) -> bool:
+        others = candidate.demand.other_pods
+        selectors = others.selectors if others is not None else ()
+        return repel or any(_about(inventory, one, pods) for one in selectors)
+
+    return able
+
+
+def _about(inventory: Inventory, selector: facts.PodSelector, pods: Sequence[Hold]) -> bool:
+    known = inventory.pods
+    return any(not one.labels_known or known.selects(selector, one.namespace, one.labels) for one in pods)
+
+
 # ---------------------------------------------------------------- what is better than before
 
 
@@ -150,6 +171,13 @@ def better_cards(before: node_info.Cards, after: node_info.Cards) -> bool:
         return new is not None
     same = dataclasses.replace(old, cards=new.cards) == new
     return not same or any(map(_better_card, old.cards, new.cards))
+
+
+def other_domains(before: facts.Node | None, after: facts.Node | None) -> bool:
+    """Whether pods may have to be counted otherwise than before, because of a node's labels or taints."""
+    if before is None or after is None:
+        return before is not after
+    return before.labels != after.labels or before.taints != after.taints
 
 
 def _better_card(before: PhysicalDevice, after: PhysicalDevice) -> bool:

@@ -17,6 +17,7 @@ from berth_operator.scheduling.nodes import affinity, facts, labels, taints
 MOST_SELECTIONS: Final = 1024  # Different ones remembered at once, and how much of memory they may take.
 MOST_SELECTIONS_BYTES: Final = 32 << 20
 BYTES_A_THING: Final = 128  # Of what pods name.
+MOST_UNTAINTED: Final = 64  # Different tolerations.
 MOST_CHANGES: Final = 4096  # Of nodes, until all is forgotten.
 MOST_UPDATED: Final = 256  # Nodes and reasons; where there are more, all nodes at once are faster.
 
@@ -52,6 +53,7 @@ class NodeSelectionCache:
         self._changed: list[int] = []  # The rows of the nodes that have changed, one after another.
         self._bytes = 0
         self._labels: labels.Labels | None = None
+        self._untainted: dict[tuple[facts.Toleration, ...], node_table.Mask] = {}  # Since the last change.
 
     def get(self, infos: Infos, node_selection: facts.NodeSelection) -> NodeSelectionReasons:
         """Return the reasons of these nodes."""
@@ -69,15 +71,32 @@ class NodeSelectionCache:
             del self._known[node_selection]
         if len(self._known) >= MOST_SELECTIONS or self._bytes > MOST_SELECTIONS_BYTES:
             self.forget()
-        if self._labels is None:
-            self._labels = labels.Labels([info.node if info else None for info in infos])
-        found = node_selection_reasons(infos, node_selection, self._labels)
+        found = node_selection_reasons(infos, node_selection, self.node_labels(infos))
         self._known[node_selection] = Remembered(found, len(self._changed))
         self._bytes += _bytes(found, node_selection)
         return found
 
+    def node_labels(self, infos: Infos) -> labels.Labels:
+        """Return the labels of these nodes."""
+        if self._labels is None:
+            self._labels = labels.Labels([info.node if info else None for info in infos])
+        return self._labels
+
+    def untainted(self, infos: Infos, tolerations: tuple[facts.Toleration, ...]) -> node_table.Mask:
+        """Return which of these nodes have no taint that keeps pods away without these tolerations."""
+        if (found := self._untainted.get(tolerations)) is None:
+            known = taints.TolerationCache(tolerations)
+            nodes = (info.node if info else None for info in infos)
+            accepted = (node is not None and known.untolerated(node) is None for node in nodes)
+            found = np.fromiter(accepted, dtype=np.bool_, count=len(infos))
+            if len(self._untainted) >= MOST_UNTAINTED:
+                self._untainted.clear()
+            self._untainted[tolerations] = found
+        return found
+
     def node_changed(self, row: int, node: facts.Node | None) -> None:
         """Record what a node is now."""
+        self._untainted.clear()
         if len(self._changed) >= MOST_CHANGES:
             self.forget()
         if self._labels is not None:
@@ -91,6 +110,7 @@ class NodeSelectionCache:
         self._changed.clear()
         self._bytes = 0
         self._labels = None
+        self._untainted.clear()
 
 
 def _bytes(found: NodeSelectionReasons, node_selection: facts.NodeSelection) -> int:

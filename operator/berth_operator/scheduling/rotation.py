@@ -79,8 +79,11 @@ class Claims:
         claim.awake[entry.candidate.namespace] += 1
         entry.claim = claim.number
 
-    def offered(self, node: str, able: Callable[[queued_pods.Candidate], bool]) -> None:
-        """Add a node that has improved to the claims of pods that it may take and that were not tried yet."""
+    def offered(self, node: str | None, able: Callable[[queued_pods.Candidate], bool]) -> None:
+        """Add a node that has improved to the claims of pods that it may take and that were not tried yet.
+
+        Without a node any may have improved.
+        """
         for kind, claim in list(self._limited.items()):
             if node not in claim.nodes and able(claim.candidate):
                 self._add(kind, claim, node)

@@ -47,6 +47,7 @@ from berth_operator.scheduling.strategies import points, score_inputs
 
 # Most pods need no device search. For the others its steps are limited (`Effort`; 50 us a step).
 STEPS_PER_NODE: Final = 400
+NO_POSITIONS: Final = np.zeros(0, dtype=np.int64)
 REMEMBERED_BYTES: Final = 64 << 20
 MOST_REMEMBERED: Final = 2048
 
@@ -105,7 +106,7 @@ class Search:
 
     def may_place(self, question: questions.Question, policy: Policy, names: Collection[str]) -> bool:
         """Whether one of these nodes may fit, as far as is known without searching it."""
-        positions = self._positions(names)
+        positions = np.setdiff1d(self._positions(names), self._positions_refused_for_pods(question))
         scores = (self._scores(one, policy).score for one in self._all_questions(question))
         return any(bool((score[positions] != search_memory.IMPOSSIBLE).any()) for score in scores)
 
@@ -120,6 +121,12 @@ class Search:
         positions: node_table.Numbers = self.inventory.name_positions()[rows]
         return positions
 
+    def _positions_refused_for_pods(self, question: questions.Question) -> node_table.Numbers:
+        """Return the positions of the nodes that refuse because of pods elsewhere."""
+        inventory = self.inventory
+        mask = registry.feasible_for_other_pods(Query(inventory, inventory.all_rows, question))
+        return NO_POSITIONS if mask is None else inventory.name_positions()[~mask]
+
     def _place(
         self,
         request: requests.Request,
@@ -132,7 +139,8 @@ class Search:
         rows_to_retry = set(cached.rows_to_search_again()) if cached.undecided_by_row else set[int]()
         # Nodes whose search ran out of effort the last time are searched only if no other node fits.
         hard = self._hard_to_search.of(question)
-        scores_of_excluded = cached.exclude(self._positions(excluded)) if excluded else None
+        kept_out = self._kept_out(question, excluded)
+        scores_of_excluded = cached.exclude(kept_out) if kept_out.size else None
         scores_of_hard = cached.exclude(self._positions(hard)) if hard else None
         found, failed_searches = self._search_nodes(request, question, cached, effort)
         if scores_of_hard is not None:
@@ -142,11 +150,21 @@ class Search:
                     request, question, cached, effort, failed_searches=failed_searches
                 )
         if found is None and rows_to_retry and not effort.cut_short:
-            self._reopen(cached, rows_to_retry - {self.inventory.index.get(name, -1) for name in excluded})
+            self._reopen(cached, rows_to_retry - self._rows_at(kept_out))
             found, _ = self._search_nodes(request, question, cached, effort, failed_searches=failed_searches)
         if scores_of_excluded is not None:
             cached.restore(scores_of_excluded)
         return found
+
+    def _kept_out(self, question: questions.Question, excluded: Collection[str]) -> node_table.Numbers:
+        """Return the positions of the nodes that are not tried now, whatever their scores are."""
+        positions = self._positions(excluded) if excluded else NO_POSITIONS
+        if question.demand.other_pods is None:
+            return positions
+        return np.union1d(positions, self._positions_refused_for_pods(question))
+
+    def _rows_at(self, positions: node_table.Numbers) -> set[int]:
+        return set(np.flatnonzero(np.isin(self.inventory.name_positions(), positions)).tolist())
 
     def _search_nodes(
         self,
@@ -349,9 +367,9 @@ def _allocate(
 def score_nodes(
     inventory: Inventory, rows: node_table.Rows, question: questions.Question, policy: Policy
 ) -> tuple[score_inputs.Ranking, node_table.Mask]:
-    """Return the scores of these nodes, and which of them pass the filters."""
+    """Return the scores of these nodes, and which of them pass the filters of the node itself."""
     query = Query(inventory, rows, question)
-    feasible = registry.feasible(query)
+    feasible = registry.feasible_by_themselves(query)
     return strategies.STRATEGIES[_strategy(question, policy)](score_input_of(query, policy.weights)), feasible
 
 

@@ -99,6 +99,11 @@ def with_detail(one: str, many: str) -> Words:
     return lambda nodes, _pod, detail: f"{nodes} {one if nodes == 1 else many} {clipped(detail)}".rstrip()
 
 
+def with_brackets(words: str, what: str = "") -> Words:
+    """Return words that end with the detail in brackets, perhaps with a word before it."""
+    return lambda nodes, _pod, detail: f"{nodes} {words}" + (f" ({what}{clipped(detail)})" if detail else "")
+
+
 def of_devices(what: str) -> Words:
     """Return words for nodes whose devices are the reason; without a detail these are cards."""
 

@@ -53,6 +53,8 @@ class Cluster:
         match manifest.kind:
             case "Node":
                 self._apply_node(defaults.node(manifest))
+            case "Namespace":
+                self.ledger.pod_changes.namespace_seen(manifest.name, manifest.value.metadata.labels)
             case "Device":
                 self.ledger.device_seen(
                     devices.read(manifest.value), devices.read_record(manifest.value.status)
@@ -75,6 +77,8 @@ class Cluster:
         match kind:
             case "Node":
                 self.ledger.node_gone(name)
+            case "Namespace":
+                self.ledger.pod_changes.namespace_seen(name, None)
             case "Device":
                 self._reported_silent.pop(name, None)
                 self.ledger.device_gone(name)

@@ -235,6 +235,7 @@ def _quantities(place: str, amounts: Mapping[str, raw.Quantity] | None) -> Itera
 
 
 KINDS: Final = (
+    Kind("Namespace", "v1", raw.Namespace),
     Kind("Node", "v1", Node, faults=_of_node),
     Kind("Pod", "v1", raw.Pod, namespaced=True, faults=_of_pod),
     Kind(

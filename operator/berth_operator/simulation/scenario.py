@@ -10,7 +10,7 @@ from berth_operator.simulation.input_errors import InputError
 from berth_operator.simulation.manifests import Key, Manifest, ManifestReader, pod_key
 from berth_operator.translate import raw
 
-NAMESPACE: Final = "Namespace"  # Too common in manifests for a note.
+NAMESPACE: Final = "Namespace"  # Many a file begins with its own: the last counts.
 
 
 @dataclasses.dataclass(slots=True)
@@ -23,7 +23,8 @@ class Scenario:
     def add(self, documents: Iterable[files.Document]) -> None:
         """Add objects; none may exist already."""
         for manifest in self.reader.read(documents):
-            if (known := self.manifests.get(manifest.key)) is not None:
+            known = self.manifests.get(manifest.key)
+            if known is not None and manifest.kind != NAMESPACE:
                 also = "" if known.file == manifest.file else f" (first in {known.file})"
                 raise manifest.error(f"it is given twice{also}")
             self.manifests[manifest.key] = manifest
@@ -77,7 +78,6 @@ class Scenario:
             for pod in self.of("Pod")
             if (name := pod.value.spec.priority_class_name) not in classes and pod.value.spec.priority is None
         ]
-        ignored = [found for found in sorted(self.reader.ignored.items()) if found[0] != NAMESPACE]
-        if ignored:
+        if ignored := sorted(self.reader.ignored.items()):
             notes.append("passed over: " + ", ".join(f"{count} {kind}" for kind, count in ignored))
         return notes

@@ -365,15 +365,6 @@ def _constraints(spec: raw.PodSpec) -> Iterator[Refusal]:
 
 # Ignoring one of these would place the pod where it must not run.
 UNSERVED_CONSTRAINTS: Final[dict[str, Callable[[raw.PodSpec], bool]]] = {
-    "required pod affinity": lambda spec: bool(
-        spec.affinity and spec.affinity.pod_affinity and spec.affinity.pod_affinity.required
-    ),
-    "required pod anti-affinity": lambda spec: bool(
-        spec.affinity and spec.affinity.pod_anti_affinity and spec.affinity.pod_anti_affinity.required
-    ),
-    "a topology spread constraint with whenUnsatisfiable: DoNotSchedule": lambda spec: any(
-        one.when_unsatisfiable == "DoNotSchedule" for one in spec.topology_spread_constraints or ()
-    ),
     "persistent volume claims": lambda spec: any(
         volume.persistent_volume_claim is not None or volume.ephemeral is not None
         for volume in spec.volumes or ()

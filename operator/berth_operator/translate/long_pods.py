@@ -15,7 +15,7 @@ import msgspec
 
 from berth_crds import wire
 from berth_crds.client import decoding
-from berth_operator.translate import pod_cache, pod_limits, raw
+from berth_operator.translate import pod_limits, raw
 
 T = TypeVar("T")
 
@@ -28,8 +28,6 @@ REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 HOST_PORT: Final = b'"hostPort":'
 CLAIMS: Final = (b'"persistentVolumeClaim":', b'"ephemeral":')
 DO_NOT_SCHEDULE: Final = (b'"DoNotSchedule"',)
-LABELS: Final = tuple(sorted(pod_cache.LABELS))
-OWN_GROUP: Final = f'"{pod_cache.GROUP}'.encode()
 
 
 class Pod(raw.Pod, frozen=True):
@@ -48,7 +46,6 @@ class Pod(raw.Pod, frozen=True):
 class _Meta(wire.Meta, frozen=True):
     """Metadata; the owners of a pod are not read."""
 
-    labels: msgspec.Raw = NOTHING  # type: ignore[assignment]
     owner_references: msgspec.Raw = NOTHING  # type: ignore[assignment]
 
 
@@ -71,7 +68,7 @@ class _NodeAffinity(wire.Struct, frozen=True):
 
 
 class _PodAffinity(wire.Struct, frozen=True):
-    """Only whether something is required."""
+    """Only what is required."""
 
     required: msgspec.Raw = msgspec.field(default=NOTHING, name=REQUIRED)
 
@@ -106,19 +103,12 @@ class _Pod(wire.Struct, frozen=True):
     status: raw.PodStatus = raw.PodStatus()
 
 
-def _some_labels(keys: Iterable[str]) -> type[msgspec.Struct]:
-    """Return a struct with a field for each of these labels."""
-    named = ((f"label{at}", msgspec.field(default=None, name=key)) for at, key in enumerate(keys))
-    return msgspec.defstruct("Labels", [(field, str | None, given) for field, given in named])
-
-
 _pod: Final = msgspec.json.Decoder(_Pod)
-_labels: Final = msgspec.json.Decoder(_some_labels(LABELS))
-_all_labels: Final = msgspec.json.Decoder(dict[str, str])
 _selector: Final = msgspec.json.Decoder(dict[str, str] | None)
 _terms: Final = msgspec.json.Decoder(tuple[raw.SelectorTerm, ...] | None)
 _tolerations: Final = msgspec.json.Decoder(tuple[raw.Toleration, ...] | None)
 _spreads: Final = msgspec.json.Decoder(tuple[raw.TopologySpreadConstraint, ...])
+_pod_terms: Final = msgspec.json.Decoder(tuple[raw.PodAffinityTerm, ...] | None)
 _volumes: Final = msgspec.json.Decoder(tuple[raw.Volume, ...])
 _port: Final = msgspec.json.Decoder(raw.Port)
 
@@ -128,19 +118,20 @@ _port: Final = msgspec.json.Decoder(raw.Port)
 
 def _meta(meta: _Meta) -> wire.Meta:
     fields = msgspec.structs.asdict(meta)
-    return wire.Meta(**fields | {"labels": _read_labels(meta.labels), "owner_references": ()})
-
-
-def _read_labels(text: msgspec.Raw) -> dict[str, str]:
-    if OWN_GROUP in bytes(text):
-        return {key: value for key, value in _all_labels.decode(text).items() if pod_cache.reads_label(key)}
-    values = msgspec.structs.astuple(_labels.decode(text)) if text else ()
-    return {key: value for key, value in zip(LABELS, values, strict=False) if value is not None}
+    return wire.Meta(**fields | {"owner_references": ()})
 
 
 def _spec(spec: _PodSpec) -> raw.PodSpec:
     terms = _terms_of(spec.affinity)
-    lists = {"node selector": spec.node_selector, "node affinity": terms, "tolerations": spec.tolerations}
+    far, near, spread = pod_limits.OF_OTHER_PODS
+    lists = {
+        far: _required(spec.affinity.pod_anti_affinity if spec.affinity else None),
+        near: _required(spec.affinity.pod_affinity if spec.affinity else None),
+        spread: spec.topology_spread_constraints if _mentions(spec, DO_NOT_SCHEDULE) else NOTHING,
+        "node selector": spec.node_selector,
+        "node affinity": terms,
+        "tolerations": spec.tolerations,
+    }
     short = {field: getattr(spec, field) for field in raw.ShortFields.__struct_fields__}
     return raw.PodSpec(
         **short,
@@ -149,9 +140,7 @@ def _spec(spec: _PodSpec) -> raw.PodSpec:
         node_selector=_unless_long(_selector, spec.node_selector),
         affinity=_affinity(spec.affinity),
         tolerations=_unless_long(_tolerations, spec.tolerations),
-        topology_spread_constraints=_if_mentioned(
-            _spreads, spec.topology_spread_constraints, DO_NOT_SCHEDULE
-        ),
+        topology_spread_constraints=_unless_long(_spreads, lists[spread]),
         volumes=_if_mentioned(_volumes, spec.volumes, CLAIMS),
         scheduling_gates=(raw.SchedulingGate(""),) if _any(spec.scheduling_gates) else None,
         resource_claims=_presence(spec.resource_claims),
@@ -168,6 +157,11 @@ def _if_mentioned(decoder: msgspec.json.Decoder[T], text: msgspec.Raw, words: It
     """Return a list, or None if none of these texts occurs in it."""
     body = bytes(text)
     return decoder.decode(body) if any(word in body for word in words) else None
+
+
+def _mentions(spec: _PodSpec, words: Iterable[bytes]) -> bool:
+    body = bytes(spec.topology_spread_constraints)
+    return any(word in body for word in words)
 
 
 def _any(text: msgspec.Raw) -> bool:
@@ -204,7 +198,11 @@ def _node_affinity(affinity: _Affinity) -> raw.NodeAffinity | None:
 
 
 def _pod_affinity(affinity: _PodAffinity | None) -> raw.PodAffinity | None:
-    return raw.PodAffinity(_presence(affinity.required)) if affinity is not None else None
+    return raw.PodAffinity(_unless_long(_pod_terms, _required(affinity))) if affinity is not None else None
+
+
+def _required(affinity: _PodAffinity | None) -> msgspec.Raw:
+    return affinity.required if affinity is not None else NOTHING
 
 
 # ---------------------------------------------------------------- containers

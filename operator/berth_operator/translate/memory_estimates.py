@@ -18,7 +18,9 @@ def of_request(
 ) -> int:
     """Return the bytes of what a pod requests of devices and of its node."""
     written = itertools.chain.from_iterable((one.text, one.guess) for one in small)
-    words = itertools.chain(_of_devices(request), _of_node(demand), _of_place(demand.node_selection), written)
+    near = itertools.chain.from_iterable(map(_of_selector, _selectors(demand)))
+    places = itertools.chain(_of_place(demand.node_selection), near)
+    words = itertools.chain(_of_devices(request), _of_node(demand), places, written)
     return ITEM * (request.size + demand.size + len(small)) + sum(map(sys.getsizeof, words))
 
 
@@ -42,6 +44,13 @@ def of_bound(
     if node_selection is not None:
         words += _of_place(node_selection)
     return ITEM * (len(words) + len(hold.host_ports)) + sum(map(sys.getsizeof, words))
+
+
+def of_terms(terms: Sequence[facts.PodTerm]) -> int:
+    """Return the bytes of terms of pod affinity."""
+    return sum(
+        ITEM * one.selector.size + sum(map(sys.getsizeof, _of_selector(one.selector))) for one in terms
+    )
 
 
 def of_labels(labels: facts.Labels) -> int:
@@ -75,6 +84,16 @@ def _of_devices(request: requests.Request) -> Iterator[str]:
 
 def _of_node(demand: facts.Demand) -> Iterator[str]:
     return (name for name, _ in (*demand.amounts, *demand.device_resources))
+
+
+def _selectors(demand: facts.Demand) -> Sequence[facts.PodSelector]:
+    return demand.other_pods.selectors if demand.other_pods is not None else ()
+
+
+def _of_selector(selector: facts.PodSelector) -> Iterator[str]:
+    yield from selector.namespaces
+    for one in (*(selector.expressions or ()), *(selector.namespace_selector or ())):
+        yield from (one.key, one.operator, *one.values)
 
 
 def _of_place(node_selection: facts.NodeSelection) -> Iterator[str]:

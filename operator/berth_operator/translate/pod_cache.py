@@ -18,7 +18,7 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 from berth_crds import aliases, names, requirements
-from berth_operator.translate import device_annotations, raw, resources
+from berth_operator.translate import device_annotations, other_pods, raw, resources
 
 MAX_KEY_BYTES: Final = 1 << 14  # Longer keys are replaced by a digest.
 MAX_BYTES: Final = 8 << 20  # Of all short keys together, and of all long ones.
@@ -118,7 +118,18 @@ def waiting_key(pod: raw.Pod) -> bytes:
         if key in ANNOTATIONS or names.GROUP in key  # Unknown keys of the group are refused.
     }
     labels = {key: value for key, value in pod.metadata.labels.items() if reads_label(key)}
-    return _encoder.encode((pod.spec, annotations_read, labels))
+    return _encoder.encode((pod.spec, annotations_read, labels, *_seen_by_others(pod)))
+
+
+def _seen_by_others(pod: raw.Pod) -> tuple[object, ...]:
+    """Return what else of a pod counts if it requires something of other pods: where it is, and labels."""
+    spec = pod.spec
+    if spec.affinity is None and not spec.topology_spread_constraints:
+        return ()
+    labels = pod.metadata.labels
+    return pod.metadata.namespace, {
+        key: labels[key] for key in sorted(other_pods.keys(spec)) if key in labels
+    }
 
 
 def reads_label(key: str) -> bool:
@@ -130,7 +141,8 @@ def bound_key(pod: raw.Pod) -> bytes:
     """Return the key of a bound pod: all that its request depends on, without its node and allocation."""
     annotations_read = {key: value for key, value in pod.metadata.annotations.items() if key in ANNOTATIONS}
     labels = {key: value for key, value in pod.metadata.labels.items() if key in LABELS}
-    return _encoder.encode((msgspec.structs.replace(pod.spec, node_name=""), annotations_read, labels))
+    spec = msgspec.structs.replace(pod.spec, node_name="")
+    return _encoder.encode((spec, annotations_read, labels, *_seen_by_others(pod)))
 
 
 _encoder: Final = msgspec.json.Encoder()

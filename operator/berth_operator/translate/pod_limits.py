@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 from berth_crds import aliases
 from berth_operator.scheduling.decisions import Refusal
-from berth_operator.translate import raw, refusals
+from berth_operator.translate import other_pods, raw, refusals
 
 MAX_BYTES: Final = 1 << 20  # Bytes of a whole pod. Etcd takes half as much again, and a bind adds to the pod.
 MAX_TEXT: Final = 4 << 10  # Characters of an annotation that is no list.
@@ -36,7 +36,12 @@ MAX_TOLERATIONS: Final = 128
 MAX_TERMS: Final = 64
 MAX_EXPRESSIONS: Final = 256  # Of all terms of an affinity together.
 MAX_VALUES: Final = 1024  # Likewise.
+MAX_POD_TERMS: Final = 64  # Of pod affinity, anti-affinity and topology spread together.
+MAX_POD_EXPRESSIONS: Final = 256  # Of all their selectors together.
+MAX_POD_VALUES: Final = 1024  # Likewise, with the namespaces that they name.
 MAX_WHERE_TEXT: Final = 32 << 10  # Characters of selector, affinity and tolerations together.
+# The lists of a long pod, as `long_pods` names them.
+OF_OTHER_PODS: Final = ("pod anti-affinity", "pod affinity", "topology spread constraints")
 MAX_NODE_LABELS: Final = 1024
 MAX_NODE_TAINTS: Final = 256
 MAX_NODE_RESOURCES: Final = 256
@@ -87,7 +92,8 @@ def exceeded(spec: raw.PodSpec) -> Refusal | None:
     """Return a fault if a spec is beyond any limit; this only counts."""
     if spec.unread_list:
         return refusals.unsupported(f"the pod says more in its {spec.unread_list} than Berth reads")
-    counted = (_of_containers(spec), _of_names(spec), _of_devices(spec), _of_place(spec), _of_ports(spec))
+    places = itertools.chain(_of_place(spec), _of_ports(spec), _of_other_pods(spec))
+    counted = (_of_containers(spec), _of_names(spec), _of_devices(spec), places)
     return _first(itertools.chain.from_iterable(counted))
 
 
@@ -99,6 +105,11 @@ def too_many(spec: raw.PodSpec) -> Refusal | None:
 def many_devices(spec: raw.PodSpec) -> bool:
     """Whether a bound pod, which cannot be refused, has more amounts of devices than are read."""
     return _first(_of_devices(spec)) is not None
+
+
+def many_terms(spec: raw.PodSpec) -> bool:
+    """Whether a bound pod, which cannot be refused, says more about other pods than is read."""
+    return spec.unread_list in OF_OTHER_PODS or _first(_of_other_pods(spec)) is not None
 
 
 def resource_names(spec: raw.PodSpec) -> Iterator[str]:
@@ -171,6 +182,34 @@ def _of_ports(spec: raw.PodSpec) -> Counted:
     found = (one.ports for one in (*(spec.init_containers or ()), *spec.containers) if one.ports)
     asked = sum(1 for port in itertools.chain.from_iterable(found) if port.host_port)
     yield "host ports", MAX_PORTS, asked
+
+
+def _of_other_pods(spec: raw.PodSpec) -> Counted:
+    terms = (*other_pods.affinity_terms(spec), *other_pods.anti_affinity_terms(spec))
+    spread = other_pods.spread_constraints(spec)
+    if not terms and not spread:
+        return
+    listed = (*(one.match_label_keys or () for one in spread), *_lists_of(terms))
+    selectors = tuple(other_pods.selectors(spec))
+    pairs = sum(len(one.match_labels or ()) for one in selectors)
+    expressions = [each for one in selectors for each in one.match_expressions or ()]
+    yield "terms about other pods", MAX_POD_TERMS, len(terms) + len(spread)
+    yield "expressions in its terms about other pods", MAX_POD_EXPRESSIONS, pairs + len(expressions)
+    values = sum(map(len, listed)) + sum(len(one.values or ()) for one in expressions)
+    yield "values in its terms about other pods", MAX_POD_VALUES, values
+    texts = itertools.chain.from_iterable((*listed, *map(_texts_of, selectors)))
+    yield "characters in its terms about other pods", MAX_WHERE_TEXT, sum(map(len, texts))
+
+
+def _lists_of(terms: Iterable[raw.PodAffinityTerm]) -> Iterator[Sequence[str]]:
+    for one in terms:
+        yield from (one.match_label_keys or (), one.mismatch_label_keys or (), one.namespaces or ())
+
+
+def _texts_of(selector: raw.LabelSelector) -> Iterator[str]:
+    yield from itertools.chain.from_iterable((selector.match_labels or {}).items())
+    for one in selector.match_expressions or ():
+        yield from (one.key, one.operator, *(one.values or ()))
 
 
 def _affinity(spec: raw.PodSpec) -> tuple[int, list[raw.Expression]]:

@@ -26,10 +26,12 @@ from berth_operator.translate import (
     device_requests,
     held_devices,
     memory_estimates,
+    other_pods,
     pod_cache,
     pod_limits,
     raw,
     resources,
+    shared_labels,
     small_amounts,
 )
 
@@ -130,6 +132,7 @@ def read_request(pod: raw.Pod) -> PodRequest:
         demands.demand(pod.spec),
         delivery=delivery.of_pod(pod.spec, request),
         is_counted=delivery.is_counted(pod.spec, request),
+        other_pods=other_pods.of_pod(pod),
     )
     small = small_amounts.find(pod, request)
     without = _without_devices(pod.spec, request)
@@ -182,22 +185,25 @@ class BoundRequest:
     amounts: facts.Amounts
     sample: workload.Sample | None
     host_ports: tuple[facts.HostPort, ...] = ()
+    anti_affinity: tuple[facts.PodTerm, ...] = ()
 
     @property
     def byte_size(self) -> int:
         """The bytes that it takes in memory."""
-        return memory_estimates.of_bound_request(self.amounts, self.expected, self.host_ports)
+        request = memory_estimates.of_bound_request(self.amounts, self.expected, self.host_ports)
+        return request + memory_estimates.of_terms(self.anti_affinity)
 
 
 def read_bound_request(pod: raw.Pod) -> BoundRequest:
     """Return the request of a bound pod."""
     amounts, ports = demands.amounts(pod.spec), demands.host_ports(pod.spec)
+    far = (other_pods.UNREAD,) if pod_limits.many_terms(pod.spec) else other_pods.anti_affinity(pod)
     pod = _without_others(pod)
     if pod_limits.many_devices(pod.spec):
-        return BoundRequest(held_devices.any_devices(pod.spec), amounts, None, ports)
+        return BoundRequest(held_devices.any_devices(pod.spec), amounts, None, ports, far)
     whole = device_requests.amounts_request(pod)
     teaches = workload.sample(whole, facts.Demand(amounts)) if whole else None
-    return BoundRequest(held_devices.expected_devices(pod, whole), amounts, teaches, ports)
+    return BoundRequest(held_devices.expected_devices(pod, whole), amounts, teaches, ports, far)
 
 
 def _without_others(pod: raw.Pod) -> raw.Pod:
@@ -255,18 +261,21 @@ def read_bound(pod: raw.Pod) -> BoundPod:
         priority=device_requests.priority(pod),
         labels=_labels(pod),
         start=pod.status.start_time or "",
+        anti_affinity=bound_request.anti_affinity,
+        leaving=bool(pod.metadata.deletion_timestamp),
     )
     only_gpupod = held_devices.needs_gpupod(pod, bound_request.expected, held)
     nameless = held_devices.nameless(pod, bound_request.expected) if only_gpupod else None
     node_selection = _unadmitted(pod)
     large = node_selection is not None or nameless is not None
-    weight = memory_estimates.of_labels(hold.labels)
+    weight = memory_estimates.of_labels(hold.labels) + memory_estimates.of_terms(hold.anti_affinity)
     weight += memory_estimates.of_bound(hold, nameless, node_selection) if large else 0
     return BoundPod(hold, held.fault, bound_request.sample, nameless, node_selection, weight)
 
 
 def _labels(pod: raw.Pod) -> facts.Labels:
-    return tuple(pod.metadata.labels.items())
+    """Return the labels of a pod, in order; pods of one workload share them, or most of them."""
+    return shared_labels.of(pod.metadata.labels)
 
 
 def _unadmitted(pod: raw.Pod) -> facts.NodeSelection | None:
@@ -302,6 +311,8 @@ def unreadable_hold(unreadable: watch.Undecodable) -> holds.Hold | None:
         node=node,
         withheld=holds.ALL_CARDS,
         withheld_types=frozenset(device_types.BY_NAME),
+        labels=tuple(meta.labels.items()),
+        leaving=bool(meta.deletion_timestamp),
     )
 
 

@@ -95,10 +95,28 @@ class NodeAffinity(wire.Struct, frozen=True):
     )
 
 
-class PodAffinity(wire.Struct, frozen=True):
-    """Only whether something is required."""
+class LabelSelector(wire.Struct, frozen=True):
+    """Which objects are meant, by their labels."""
 
-    required: tuple[Presence, ...] | None = msgspec.field(
+    match_labels: dict[str, str] | None = None
+    match_expressions: tuple[Expression, ...] | None = None
+
+
+class PodAffinityTerm(wire.Struct, frozen=True):
+    """Which pods are meant, and the label of nodes by which they are near."""
+
+    label_selector: LabelSelector | None = None
+    namespaces: tuple[str, ...] | None = None
+    namespace_selector: LabelSelector | None = None
+    topology_key: str = ""
+    match_label_keys: tuple[str, ...] | None = None
+    mismatch_label_keys: tuple[str, ...] | None = None
+
+
+class PodAffinity(wire.Struct, frozen=True):
+    """Only what is required; preferences are not read."""
+
+    required: tuple[PodAffinityTerm, ...] | None = msgspec.field(
         default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
     )
 
@@ -124,6 +142,13 @@ class TopologySpreadConstraint(wire.Struct, frozen=True):
     """One topology spread constraint."""
 
     when_unsatisfiable: str = ""
+    max_skew: int = 1
+    topology_key: str = ""
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+    match_label_keys: tuple[str, ...] | None = None
 
 
 class Volume(wire.Struct, frozen=True):
@@ -218,6 +243,12 @@ class MinimalPod(wire.Struct, frozen=True):
 
     spec: NodeNameOnly = NodeNameOnly()
     status: PhaseOnly = PhaseOnly()
+
+
+class Namespace(wire.Struct, frozen=True):
+    """One namespace, of which only its labels matter."""
+
+    metadata: wire.Meta
 
 
 class Taint(wire.Struct, frozen=True):

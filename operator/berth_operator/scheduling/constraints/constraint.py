@@ -22,10 +22,14 @@ from berth_operator.scheduling.wording import Words
 
 
 class DependsOn(enum.Enum):
-    """What the answer of a node depends on: when that changes, remembered scores are void."""
+    """What the answer of a node depends on: when that changes, remembered scores are void.
+
+    What depends on `OTHER_PODS` is no part of remembered scores: it is asked anew in each decision.
+    """
 
     NODE = "the node itself and the pods on it"
-    CLUSTER = "pods on other nodes, too"
+    CLUSTER = "other nodes, too"
+    OTHER_PODS = "which pods are on other nodes"
 
 
 class Objection(NamedTuple):

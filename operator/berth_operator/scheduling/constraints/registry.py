@@ -25,9 +25,11 @@ from berth_operator.scheduling.constraints import (
     free_memory,
     host_ports,
     partition_policy,
+    pod_affinity,
     replicas_each,
     resources,
     taints_and_affinity,
+    topology_spread,
 )
 from berth_operator.scheduling.constraints.constraint import Constraint, DependsOn, FailedPlacement
 from berth_operator.scheduling.constraints.query import Query
@@ -47,6 +49,8 @@ CONSTRAINTS: Final[tuple[Constraint, ...]] = (
     counted_devices.CONSTRAINT,
     resources.CONSTRAINT,
     host_ports.CONSTRAINT,
+    topology_spread.CONSTRAINT,
+    pod_affinity.CONSTRAINT,
     partition_policy.CONSTRAINT,
     arrangement.CONSTRAINT,
     evaluation.CONSTRAINT,  # No check: the words of reasons that belong to no constraint.
@@ -61,6 +65,12 @@ _FEASIBLE: Final = tuple(
     (one.applies_to, one.feasible)
     for one in CONSTRAINTS
     if one.feasible not in {None, resources.feasible, partition_policy.feasible}
+    and one.depends_on is not DependsOn.OTHER_PODS
+)
+_FOR_OTHER_PODS: Final = tuple(
+    (one.applies_to, one.feasible)
+    for one in CONSTRAINTS
+    if one.feasible and one.depends_on is DependsOn.OTHER_PODS
 )
 
 _CLUSTER_WIDE: Final = tuple(one.applies_to for one in CONSTRAINTS if one.depends_on is DependsOn.CLUSTER)
@@ -70,6 +80,7 @@ _OF_ANY_POD: Final = tuple(
     for one in CONSTRAINTS
     if one.resolvable is not constraint.nothing
     and not one.only_device_pods_lift_it
+    and one.depends_on is not DependsOn.OTHER_PODS  # Each pod that changes is an event for these.
     and one is not resources.CONSTRAINT
 )
 
@@ -86,6 +97,24 @@ def lifted_by_pods_without_devices(question: questions.Question) -> bool:
 
 def feasible(query: Query) -> node_table.Mask:
     """Return the nodes that pass the filters; only a device search shows whether the devices suffice."""
+    mask = feasible_by_themselves(query)
+    others = feasible_for_other_pods(query)
+    return mask if others is None else mask & others
+
+
+def feasible_for_other_pods(query: Query) -> node_table.Mask | None:
+    """Return the nodes that pass the filters that depend on pods elsewhere; None where the pod has none."""
+    if query.question.demand.other_pods is None:
+        return None
+    mask = np.ones(query.height, dtype=np.bool_)
+    for applies, passing in _FOR_OTHER_PODS:
+        if applies(query.question):
+            mask &= passing(query)
+    return mask
+
+
+def feasible_by_themselves(query: Query) -> node_table.Mask:
+    """Return the nodes that pass the filters that depend on nothing but the node and the pods on it."""
     question = query.question
     mask = resources.feasible(query)  # A new mask, without rows that have no Node object.
     if (of_unit := gpu_units.nodes_asked(query.table, query.rows, question)) is not None:

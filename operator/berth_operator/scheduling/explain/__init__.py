@@ -14,7 +14,7 @@ on some of the nodes, and `nearest_nodes` which of them comes closest. `findings
 import dataclasses
 from collections.abc import Callable
 
-from berth_operator.scheduling import known_models, queued_pods, under_policy
+from berth_operator.scheduling import known_models, queued_pods, repelled_pods, under_policy
 from berth_operator.scheduling.devices import search_effort
 from berth_operator.scheduling.devices.search_effort import Effort
 from berth_operator.scheduling.explain import diagnosis, findings, nearest_nodes, sentences, tables
@@ -56,7 +56,8 @@ def explain(
     4. Try what would help: one change, else two.
     """
     budget = work_budget.WorkBudget(work(whole=whole) if effort is None else effort, unlimited_nodes=whole)
-    survey = node_survey.survey(search, under_policy.applied(policy, candidate), policy, budget)
+    asking = repelled_pods.applied(search.inventory.pods, under_policy.applied(policy, candidate))
+    survey = node_survey.survey(search, asking, policy, budget)
     found = diagnosis.findings_of(survey)
     shortfalls = {survey.inventory.index[one.node]: one.shortfall for one in found if one.shortfall}
     total = int(survey.has_node.sum())

@@ -118,6 +118,86 @@ class HostPort:
         return f"{address}{':' * bool(address)}{self.number}/{self.protocol}"
 
 
+Expressions = tuple[LabelExpression, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PodSelector:
+    """Which pods are meant: those in these namespaces whose labels meet all expressions.
+
+    Without expressions all of them are meant, and with None none. `namespace_selector` adds the namespaces
+    whose labels meet it: without expressions all namespaces, and with None none.
+    """
+
+    namespaces: tuple[str, ...] = ()
+    expressions: Expressions | None = None
+    namespace_selector: Expressions | None = None
+
+    @property
+    def size(self) -> int:
+        """How many things are named, which is what it takes of memory."""
+        expressions = (*(self.expressions or ()), *(self.namespace_selector or ()))
+        return 1 + len(self.namespaces) + sum(1 + len(one.values) for one in expressions)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PodTerm:
+    """A required term of a pod affinity or anti-affinity: pods, and the label that makes nodes one domain.
+
+    Without a key each node is a domain of its own, whatever its labels are.
+    """
+
+    selector: PodSelector
+    topology_key: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SpreadConstraint:
+    """A topology spread constraint that must be met.
+
+    `self_match` is whether the pod itself is one of those that are counted. `honors_affinity` and
+    `honors_taints` leave out the nodes on which the pod may not run for that reason.
+    """
+
+    topology_key: str
+    max_skew: int
+    selector: PodSelector
+    self_match: bool = True
+    min_domains: int = 1
+    honors_affinity: bool = True
+    honors_taints: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class OtherPods:
+    """What a pod requires of the pods that are on nodes already.
+
+    `self_match` is whether its own labels meet all terms of its affinity, and `namespace` where it is, if it
+    has one. `repelled_by` are the terms of
+    required anti-affinity that pods on nodes have and that mean this pod: they are no part of the pod itself
+    and are found for each decision (`repelled_pods`).
+    """
+
+    spread: tuple[SpreadConstraint, ...] = ()
+    affinity: tuple[PodTerm, ...] = ()
+    self_match: bool = False
+    namespace: str = ""
+    anti_affinity: tuple[PodTerm, ...] = ()
+    repelled_by: frozenset[PodTerm] = frozenset()
+
+    @property
+    def selectors(self) -> tuple[PodSelector, ...]:
+        """Which pods the pod's own requirements are about."""
+        terms = (one.selector for one in (*self.affinity, *self.anti_affinity))
+        return *(one.selector for one in self.spread), *terms
+
+    @property
+    def size(self) -> int:
+        """How many things are named, which is what it takes of memory."""
+        repelling = (one.selector for one in self.repelled_by)
+        return sum(one.size for one in (*self.selectors, *repelling))
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Demand:
     """What a pod asks of a node apart from cards.
@@ -127,6 +207,7 @@ class Demand:
     `node_selection` is the part that depends on the node's labels, taints and name alone, so
     that pods of one kind share one answer. `delivery` says how its containers can get their cards;
     `is_counted` says that a container asks for a resource which the agent's device plugin serves.
+    `other_pods` is what it requires of other pods; None for nothing.
     """
 
     amounts: Amounts = ()
@@ -135,13 +216,14 @@ class Demand:
     host_ports: tuple[HostPort, ...] = ()
     delivery: delivery_methods.DeliveryMethod = delivery_methods.ALL
     is_counted: bool = False
+    other_pods: OtherPods | None = None
 
     @property
     def size(self) -> int:
         """How many things are named, which is what it takes of memory."""
-        return (
-            len(self.amounts) + len(self.device_resources) + self.node_selection.size + len(self.host_ports)
-        )
+        others = self.other_pods.size if self.other_pods is not None else 0
+        amounts = len(self.amounts) + len(self.device_resources)
+        return amounts + self.node_selection.size + len(self.host_ports) + others
 
 
 NO_DEMAND: Final = Demand()

@@ -6,10 +6,12 @@ because it costs as much as placing a pod.
 """
 
 import collections
+import dataclasses
 
 from berth_operator.scheduling import card_loads, decisions, node_info, questions
 from berth_operator.scheduling.changes import Scenario
 from berth_operator.scheduling.constraints import registry
+from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.devices import allocator
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.inventory import Inventory
@@ -58,12 +60,18 @@ def inventory_of(survey: NodeSurvey, scenario: Scenario) -> Inventory:
 def place(survey: NodeSurvey, scenario: Scenario) -> decisions.Placement | None:
     """Return the placement of the pod, if it fits; None once the budget is exhausted.
 
-    Also None where the answer depends on pods of other nodes, which the copy lacks.
+    Also None where the answer depends on other nodes, which the copy lacks. What the pod requires of other
+    pods is asked of the inventory itself, as if those that end in the scenario were not there.
     """
     question = questions.of(scenario.request, scenario.demand)
     if survey.budget.exhausted or registry.depends_on_other_nodes(question):
         return None
     survey.budget.spend_on_trial(scenario)
+    if scenario.demand.other_pods is not None:
+        if not suits_other_pods(survey, scenario, question):
+            return None
+        scenario = dataclasses.replace(scenario, demand=dataclasses.replace(scenario.demand, other_pods=None))
+        question = questions.of(scenario.request, scenario.demand)
     search = Search(inventory_of(survey, scenario))
     return search.place(
         scenario.request,
@@ -72,6 +80,24 @@ def place(survey: NodeSurvey, scenario: Scenario) -> decisions.Placement | None:
         effort=survey.budget.effort,
         question=question,
     )
+
+
+def suits_other_pods(survey: NodeSurvey, scenario: Scenario, question: questions.Question) -> bool:
+    """Whether the node suits the pod by the pods on all nodes, without those that end in the scenario."""
+    inventory = survey.inventory
+    info = inventory.node(scenario.node.name)
+    assert info is not None, "the node of a scenario is there"  # noqa: S101
+    stay = {hold.uid for hold in scenario.holds}
+    ended = [hold for hold in info.holds.values() if hold.uid not in stay]
+    for hold in ended:
+        inventory.pods.remove(hold)
+    try:
+        query = Query(inventory, slice(info.row, info.row + 1), question)
+        found = registry.feasible_for_other_pods(query)
+    finally:
+        for hold in ended:
+            inventory.pods.add(hold)
+    return found is None or bool(found[0])
 
 
 def fits(survey: NodeSurvey, scenario: Scenario) -> bool:

@@ -1,0 +1,207 @@
+"""Whether the pods near a node are those that the pod requires: inter-pod affinity and anti-affinity.
+
+By the rules of kube-scheduler. A node meets the affinity if it has the labels of all terms, and in each of
+these domains is a pod that all terms mean. Where there is no such pod at all, a pod that all its own terms
+mean is the first, and may go to any node that has the labels. A node meets the anti-affinity if in the domain
+of no term is a pod that the term means, and if no pod in its domains has a term that means the asking one.
+Pods that are being deleted still count.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator
+from typing import ClassVar, Final
+
+import numpy as np
+
+from berth_operator.scheduling import changes, node_table, questions
+from berth_operator.scheduling.constraints import topologies
+from berth_operator.scheduling.constraints.constraint import (
+    Constraint,
+    DependsOn,
+    FailedPlacement,
+    Objection,
+)
+from berth_operator.scheduling.constraints.query import Query
+from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.holds import Hold
+from berth_operator.scheduling.nodes import facts
+from berth_operator.scheduling.pod_index import test_of
+from berth_operator.scheduling.wording import clipped, with_brackets
+
+NOTHING: Final = facts.OtherPods()
+Refusals = Callable[[Query], Iterator[tuple[node_table.Mask, str]]]
+
+
+def applies_to(question: questions.Question) -> bool:
+    """Whether the pod has a required term, or is repelled by one of a pod on a node."""
+    others = question.demand.other_pods
+    return others is not None and bool(others.affinity or others.anti_affinity or others.repelled_by)
+
+
+def asked(query: Query) -> facts.OtherPods:
+    """Return what the pod requires."""
+    return query.question.demand.other_pods or NOTHING
+
+
+# ---------------------------------------------------------------- what each node lacks
+
+
+def alone(query: Query) -> Iterator[tuple[node_table.Mask, str]]:
+    """Yield for each term of the affinity the rows that do not meet it, and its key."""
+    others = asked(query)
+    if not others.affinity:
+        return
+    pods = topologies.counts(query, *(one.selector for one in others.affinity))
+    domains = {key: topologies.domains(query, key) for key in dict.fromkeys(_keys(others.affinity))}
+    sums = {key: topologies.sums(pods, of_rows) for key, of_rows in domains.items()}
+    first = _may_be_first(query, others) and not any(of_domains.any() for of_domains in sums.values())
+    for key, of_rows in domains.items():
+        lacking = of_rows == topologies.NO_DOMAIN
+        yield lacking if first else lacking | (sums[key][of_rows] == 0), key
+
+
+def _may_be_first(query: Query, others: facts.OtherPods) -> bool:
+    """Whether all terms of the pod's affinity mean the pod itself."""
+    pods = query.inventory.pods
+    return others.self_match and all(pods.includes(one.selector, others.namespace) for one in others.affinity)
+
+
+def _keys(terms: Iterable[facts.PodTerm]) -> Iterator[str]:
+    return (one.topology_key for one in terms)
+
+
+def repelling(query: Query) -> Iterator[tuple[node_table.Mask, str]]:
+    """Yield for each term of the anti-affinity the rows in whose domain is a pod that it means."""
+    for term in asked(query).anti_affinity:
+        of_rows = topologies.domains(query, term.topology_key)
+        yield (
+            topologies.sums(topologies.counts(query, term.selector), of_rows)[of_rows] > 0,
+            term.topology_key,
+        )
+
+
+def repelled(query: Query) -> Iterator[tuple[node_table.Mask, str]]:
+    """Yield for each term of a pod on a node that means the asking pod the rows of its domain."""
+    terms = sorted(asked(query).repelled_by, key=lambda term: term.topology_key)
+    return ((topologies.having(query, term), term.topology_key) for term in terms)
+
+
+REFUSALS: Final[dict[Reason, Refusals]] = {
+    Reason.POD_AFFINITY: alone,
+    Reason.POD_ANTI_AFFINITY: repelling,
+    Reason.REPELLED: repelled,
+}
+
+
+def feasible(query: Query) -> node_table.Mask:
+    """Return the nodes that meet affinity and anti-affinity."""
+    if not topologies.are_known(query):
+        return np.zeros(query.height, dtype=np.bool_)
+    mask = np.ones(query.inventory.size, dtype=np.bool_)
+    for refusals in REFUSALS.values():
+        for refused, _ in refusals(query):
+            mask &= ~refused
+    return mask[query.rows]
+
+
+def resolvable(query: Query) -> Iterator[Objection]:
+    """Yield the nodes that refuse, term by term."""
+    if not topologies.are_known(query):
+        yield Objection(np.ones(query.height, dtype=np.bool_), Reason.UNKNOWN_POD_LABELS)
+        return
+    for reason, refusals in REFUSALS.items():
+        for refused, key in refusals(query):
+            yield Objection(refused[query.rows], reason, key)
+
+
+def gaps(query: Query) -> Iterator[node_table.Scores]:
+    """Yield for each node what part of the terms it does not meet."""
+    found = [refused[query.rows] for refusals in REFUSALS.values() for refused, _ in refusals(query)]
+    if found:
+        yield np.mean(found, axis=0)
+
+
+# ---------------------------------------------------------------- what would lift it
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class DropPodTerm(changes.Change):
+    """The pod does without a required term of its affinity, or of its anti-affinity."""
+
+    precedence: ClassVar = changes.Precedence.DROP_CONDITION
+    term: facts.PodTerm
+    anti: bool
+
+    def apply(self, scenario: changes.Scenario) -> changes.Scenario:
+        """Return the scenario without the term."""
+
+        def without(others: facts.OtherPods) -> facts.OtherPods:
+            if self.anti:
+                return dataclasses.replace(others, anti_affinity=self._kept(others.anti_affinity))
+            return dataclasses.replace(others, affinity=self._kept(others.affinity))
+
+        return changes.with_other_pods(scenario, without)
+
+    def _kept(self, terms: tuple[facts.PodTerm, ...]) -> tuple[facts.PodTerm, ...]:
+        return tuple(one for one in terms if one != self.term)
+
+    def clause(self) -> str:
+        """Return what the pod would do without."""
+        what = "anti-affinity" if self.anti else "affinity"
+        return f"it had no pod {what} over {clipped(self.term.topology_key)}"
+
+
+def relaxations(failed: FailedPlacement) -> Iterator[changes.ProposedChange]:
+    """Propose to drop, one at a time, the terms that are not met."""
+    query, rows = failed.query, failed.rows_blocked_by_this_alone()
+    others = asked(query)
+    for terms, refusals, anti in (
+        (others.affinity, alone, False),
+        (others.anti_affinity, repelling, True),
+    ):
+        blocking = {key for refused, key in refusals(query) if refused[rows].any()}
+        for term in terms:
+            if term.topology_key in blocking:
+                yield changes.ProposedChange([DropPodTerm(term=term, anti=anti)])
+
+
+def remedies(scenario: changes.Scenario, _: object) -> Iterator[changes.ProposedChange]:
+    """Propose to end the pods of the node that repel, or that are repelled.
+
+    Which namespaces a selector of namespaces means is not asked here: a trial shows which ends help.
+    """
+    others = scenario.demand.other_pods or NOTHING
+    tests = [(one.selector, test_of(one.selector.expressions)) for one in others.anti_affinity]
+    among = tuple(
+        hold
+        for hold in scenario.holds
+        if not others.repelled_by.isdisjoint(hold.anti_affinity)
+        or any(_perhaps_in(selector, hold) and test(dict(hold.labels)) for selector, test in tests)
+    )
+    if among:
+        yield changes.ProposedChange([changes.EndPods(node=scenario.node.name, holds=among)])
+
+
+def _perhaps_in(selector: facts.PodSelector, hold: Hold) -> bool:
+    return selector.namespace_selector is not None or hold.namespace in selector.namespaces
+
+
+CONSTRAINT = Constraint(
+    applies_to=applies_to,
+    feasible=feasible,
+    resolvable=resolvable,
+    gaps=gaps,
+    relaxations=relaxations,
+    remedies=remedies,
+    depends_on=DependsOn.OTHER_PODS,
+    words={
+        Reason.POD_AFFINITY: with_brackets("didn't match pod affinity rules"),
+        Reason.POD_ANTI_AFFINITY: with_brackets("didn't match pod anti-affinity rules"),
+        Reason.REPELLED: with_brackets("didn't satisfy existing pods anti-affinity rules"),
+    },
+    brief={
+        Reason.POD_AFFINITY: "pod affinity",
+        Reason.POD_ANTI_AFFINITY: "pod anti-affinity",
+        Reason.REPELLED: "anti-affinity of pods there",
+    },
+)

@@ -1,0 +1,53 @@
+"""Pods counted by domain: the nodes that have the same value of a label, such as a zone, are one domain.
+
+What topology spread and pod affinity share. Nodes are rows, the domains of a label are numbered from 1, and 0
+stands for no domain: the node does not have the label, or does not count.
+"""
+
+import numpy as np
+
+from berth_operator.scheduling import node_table, pod_index
+from berth_operator.scheduling.constraints.query import Query
+from berth_operator.scheduling.nodes import facts
+
+NO_DOMAIN = 0
+
+
+def domains(query: Query, key: str) -> node_table.Numbers:
+    """Return the domain of each row by a label; without a key each row is a domain of its own."""
+    if not key:
+        return np.arange(1, query.inventory.size + 1)
+    return query.inventory.node_labels().of(key).codes
+
+
+def sums(of_rows: node_table.Numbers, domains_: node_table.Numbers) -> node_table.Numbers:
+    """Return the sum of each domain of something that was counted by row; for no domain it is 0."""
+    found: node_table.Numbers = np.bincount(
+        domains_, weights=of_rows, minlength=int(domains_.max(initial=0)) + 1
+    ).astype(np.int64)
+    found[NO_DOMAIN] = 0
+    return found
+
+
+def counts(query: Query, *selectors: facts.PodSelector, staying: bool = False) -> node_table.Numbers:
+    """Return how many pods all these selectors select on each row."""
+    key = pod_index.CounterKey(selectors, staying)
+    return query.inventory.pods.counts(key, query.inventory.size)
+
+
+def having(query: Query, term: facts.PodTerm) -> node_table.Mask:
+    """Return the rows in whose domain a pod has this term of anti-affinity."""
+    found, of_rows = np.zeros(query.inventory.size, dtype=np.bool_), domains(query, term.topology_key)
+    rows = query.inventory.pods.rows_with(term)
+    if rows:
+        meant = np.zeros(int(of_rows.max(initial=0)) + 1, dtype=np.bool_)
+        meant[of_rows[rows]] = True
+        meant[NO_DOMAIN] = False
+        found = meant[of_rows]
+    return found
+
+
+def are_known(query: Query) -> bool:
+    """Whether the labels of all pods are known that count."""
+    others = query.question.demand.other_pods
+    return others is None or query.inventory.pods.are_known(others.selectors)

@@ -1,0 +1,223 @@
+"""Whether the pod would be spread evenly enough: its topology spread constraints with `DoNotSchedule`.
+
+By the rules of kube-scheduler. In each domain the pods of the pod's namespace count that the constraint
+selects and that are not being deleted, on the nodes that have the labels of all constraints and that the
+constraint's policies do not leave out. A domain may be ahead of the one with the fewest by `maxSkew`, the pod
+itself included; of fewer domains than `minDomains` the fewest are none. A selector without any expression
+selects the pod itself, but counts no other.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Iterator
+from typing import ClassVar, Final
+
+import numpy as np
+
+from berth_operator.scheduling import changes, node_table, questions
+from berth_operator.scheduling.constraints import topologies
+from berth_operator.scheduling.constraints.constraint import (
+    Constraint,
+    DependsOn,
+    FailedPlacement,
+    Objection,
+)
+from berth_operator.scheduling.constraints.query import Query
+from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.nodes import facts
+from berth_operator.scheduling.pod_index import test_of
+from berth_operator.scheduling.wording import clipped, invariant, with_brackets
+
+MOST_FIGURES: Final = 8  # Different skews that are told apart; the nodes with larger ones count as one.
+
+
+def applies_to(question: questions.Question) -> bool:
+    """Whether the pod has such a constraint."""
+    others = question.demand.other_pods
+    return others is not None and bool(others.spread)
+
+
+def asked(query: Query) -> tuple[facts.SpreadConstraint, ...]:
+    """Return the constraints of the pod."""
+    others = query.question.demand.other_pods
+    return others.spread if others is not None else ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Skews:
+    """By how much the domain of each row would be ahead, with the pod; `has_label` is whether it has one."""
+
+    skew: node_table.Numbers
+    has_label: node_table.Mask
+
+
+def skews(query: Query, constraint: facts.SpreadConstraint) -> Skews:
+    """Return by how much the domain of each row would be ahead of the one with the fewest."""
+    of_rows = topologies.domains(query, constraint.topology_key)
+    counted = np.where(_countable(query, constraint), of_rows, topologies.NO_DOMAIN)
+    last = int(of_rows.max(initial=0))
+    exists = np.bincount(counted, minlength=last + 1) > 0
+    exists[topologies.NO_DOMAIN] = False
+    pods = np.zeros(last + 1, dtype=np.int64)
+    if constraint.selector.expressions:
+        found = topologies.sums(topologies.counts(query, constraint.selector, staying=True), counted)
+        pods[: len(found)] = found
+    enough_domains = int(exists.sum()) >= max(1, constraint.min_domains)
+    fewest = int(pods[exists].min()) if enough_domains else 0
+    return Skews(pods[of_rows] + constraint.self_match - fewest, of_rows != topologies.NO_DOMAIN)
+
+
+def _countable(query: Query, constraint: facts.SpreadConstraint) -> node_table.Mask:
+    """Return the rows on which pods count, and whose domains exist."""
+    inventory, selection = query.inventory, query.question.demand.node_selection
+    mask = inventory.table.has_node[: inventory.size].copy()
+    for one in asked(query):
+        mask &= topologies.domains(query, one.topology_key) != topologies.NO_DOMAIN
+    if constraint.honors_affinity and (selection.selector or selection.affinity is not None):
+        mask &= inventory.node_labels().matching(selection)
+    if constraint.honors_taints:
+        mask &= inventory.untainted(selection.tolerations)
+    return mask
+
+
+def feasible(query: Query) -> node_table.Mask:
+    """Return the nodes on which the pod meets all constraints."""
+    if not topologies.are_known(query):
+        return np.zeros(query.height, dtype=np.bool_)
+    mask = np.ones(query.inventory.size, dtype=np.bool_)
+    for constraint in asked(query):
+        found = skews(query, constraint)
+        mask &= found.has_label & (found.skew <= constraint.max_skew)
+    return mask[query.rows]
+
+
+def unresolvable(query: Query) -> Iterator[Objection]:
+    """Yield the nodes that lack the label of a constraint."""
+    for constraint in asked(query):
+        lacking = topologies.domains(query, constraint.topology_key) == topologies.NO_DOMAIN
+        yield Objection(lacking[query.rows], Reason.SPREAD_LABEL_MISSING, constraint.topology_key)
+
+
+def resolvable(query: Query) -> Iterator[Objection]:
+    """Yield the nodes whose domain would be too far ahead, by how far."""
+    if not topologies.are_known(query):
+        yield Objection(np.ones(query.height, dtype=np.bool_), Reason.UNKNOWN_POD_LABELS)
+        return
+    for constraint in asked(query):
+        skew = skews(query, constraint).skew[query.rows]
+        too_large = skew > constraint.max_skew
+        figures = np.unique(skew[too_large]).tolist()[:MOST_FIGURES]
+        for this, following in itertools.pairwise([*figures, None]):
+            more = skew >= this if following is None else skew == this
+            yield Objection(too_large & more, Reason.TOPOLOGY_SPREAD, _figures(constraint, this))
+
+
+def _figures(constraint: facts.SpreadConstraint, skew: int) -> str:
+    return f"{clipped(constraint.topology_key)}: skew {skew}, maxSkew {constraint.max_skew}"
+
+
+def gaps(query: Query) -> Iterator[node_table.Scores]:
+    """Yield for each node what part of the skew is too much."""
+    for constraint in asked(query):
+        skew = skews(query, constraint).skew[query.rows]
+        yield np.where(skew > constraint.max_skew, 1 - constraint.max_skew / np.maximum(skew, 1), 0.0)
+
+
+# ---------------------------------------------------------------- what would lift it
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class DropSpread(changes.Change):
+    """The pod does without a topology spread constraint."""
+
+    precedence: ClassVar = changes.Precedence.DROP_CONDITION
+    constraint: facts.SpreadConstraint
+
+    def apply(self, scenario: changes.Scenario) -> changes.Scenario:
+        """Return the scenario without the constraint."""
+        return changes.with_other_pods(
+            scenario, lambda others: dataclasses.replace(others, spread=self.instead(others.spread))
+        )
+
+    def instead(self, spread: tuple[facts.SpreadConstraint, ...]) -> tuple[facts.SpreadConstraint, ...]:
+        """Return the constraints after the change."""
+        return tuple(one for one in spread if one != self.constraint)
+
+    def clause(self) -> str:
+        """Return what the pod would do without."""
+        return f"it had no topology spread constraint over {clipped(self.constraint.topology_key)}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RaiseMaxSkew(DropSpread):
+    """The pod allows more skew."""
+
+    max_skew: int
+
+    def instead(self, spread: tuple[facts.SpreadConstraint, ...]) -> tuple[facts.SpreadConstraint, ...]:
+        """Return the constraints after the change."""
+        raised = dataclasses.replace(self.constraint, max_skew=self.max_skew)
+        return tuple(raised if one == self.constraint else one for one in spread)
+
+    def clause(self) -> str:
+        """Return how much skew the pod would allow."""
+        return f"maxSkew over {clipped(self.constraint.topology_key)} were {self.max_skew}"
+
+
+def relaxations(failed: FailedPlacement) -> Iterator[changes.ProposedChange]:
+    """Propose for each constraint that blocks to allow the least skew that lets the pod in, or to drop it."""
+    query, rows = failed.query, failed.rows_blocked_by_this_alone()
+    for constraint in asked(query) if topologies.are_known(query) else ():
+        found = skews(query, constraint)
+        skew = found.skew[rows]
+        if not ((skew > constraint.max_skew) | ~found.has_label[rows]).any():
+            continue
+        larger = np.unique(skew[(skew > constraint.max_skew) & found.has_label[rows]]).tolist()
+        raised = [RaiseMaxSkew(constraint=constraint, max_skew=one) for one in larger[:MOST_FIGURES]]
+        if raised:
+            yield changes.ProposedChange(raised)
+        yield changes.ProposedChange([DropSpread(constraint=constraint)])
+
+
+def remedies(scenario: changes.Scenario, _: object) -> Iterator[changes.ProposedChange]:
+    """Propose to end pods of the node that are counted."""
+    others = scenario.demand.other_pods
+    for constraint in others.spread if others is not None else ():
+        counts = test_of(constraint.selector.expressions)
+        among = tuple(
+            hold
+            for hold in scenario.holds
+            if hold.namespace in constraint.selector.namespaces and counts(dict(hold.labels))
+        )
+        ended = [
+            changes.EndPods(node=scenario.node.name, holds=among[:count])
+            for count in range(1, len(among) + 1)
+        ]
+        if ended:
+            yield changes.ProposedChange(ended)
+
+
+UNMATCHED: Final = "didn't match pod topology spread constraints"
+
+CONSTRAINT = Constraint(
+    applies_to=applies_to,
+    feasible=feasible,
+    unresolvable=unresolvable,
+    resolvable=resolvable,
+    gaps=gaps,
+    relaxations=relaxations,
+    remedies=remedies,
+    depends_on=DependsOn.OTHER_PODS,
+    words={
+        Reason.SPREAD_LABEL_MISSING: with_brackets(UNMATCHED, "missing label "),
+        Reason.TOPOLOGY_SPREAD: with_brackets(UNMATCHED),
+        Reason.UNKNOWN_POD_LABELS: invariant(
+            "cannot be evaluated: there was no room for all labels of the pods that the terms may be about"
+        ),
+    },
+    brief={
+        Reason.SPREAD_LABEL_MISSING: "no label to spread over",
+        Reason.TOPOLOGY_SPREAD: "topology spread",
+        Reason.UNKNOWN_POD_LABELS: "labels of pods not stored",
+    },
+)

@@ -1,0 +1,296 @@
+"""Which pods are on which nodes, by namespace and labels: what spread and pod affinity are counted from.
+
+Nothing is counted until somebody asks. A selector that was asked for keeps its counts by row, and each pod
+that comes, goes or changes its labels is added to the counts that it belongs to; the pods of one workload
+have equal labels, so which counts these are is remembered. The least recently asked selectors are forgotten.
+
+The required anti-affinity of pods on nodes is kept by distinct term, because it keeps away other pods,
+whether these ask for anything or not.
+"""
+
+import collections
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from berth_operator.scheduling import node_table
+from berth_operator.scheduling.holds import Hold
+from berth_operator.scheduling.nodes import affinity, facts
+
+MOST_COUNTERS: Final = 1024  # Selectors whose counts are remembered, and how much memory these may take.
+MOST_COUNTERS_BYTES: Final = 64 << 20
+BYTES_A_ROW: Final = 8
+MOST_REMEMBERED: Final = 4096  # Namespaces with labels whose counts, or repelling terms, are remembered.
+# Every namespace has it, by the API server; the other labels are known once the Namespace has been read.
+NAME_LABEL: Final = "kubernetes.io/metadata.name"
+
+LabelTest = Callable[[Mapping[str, str]], bool]
+Identity = tuple[str, facts.Labels]  # The namespace and the labels of a pod.
+
+
+class CounterKey(NamedTuple):
+    """Pods that all of these selectors select; with `staying` only those that are not being deleted."""
+
+    selectors: tuple[facts.PodSelector, ...]
+    staying: bool = False
+
+
+class Counter:
+    """How many pods of each row a key selects."""
+
+    __slots__ = ("counts", "key", "test")
+
+    def __init__(self, key: CounterKey, size: int) -> None:
+        self.key = key
+        self.counts: node_table.Numbers = np.zeros(size, dtype=np.int64)
+        self.test = _all_of([test_of(one.expressions) for one in key.selectors])
+
+    def add(self, row: int, sign: int) -> None:
+        """Count a pod of a row, or with -1 no more."""
+        if row >= len(self.counts):
+            self.grow(row + 1)
+        self.counts[row] += sign
+
+    def grow(self, size: int) -> None:
+        """Make room for so many rows, and some more."""
+        grown = np.zeros(size + size // 2, dtype=np.int64)
+        grown[: len(self.counts)] = self.counts
+        self.counts = grown
+
+
+def test_of(expressions: facts.Expressions | None) -> LabelTest:
+    """Return the function that tells whether labels meet all expressions; None is met by none."""
+    if expressions is None:
+        return lambda _: False
+    if len(expressions) == 1 and expressions[0].operator == "In" and len(expressions[0].values) == 1:
+        key, value = expressions[0].key, expressions[0].values[0]
+        return lambda labels: labels.get(key) == value
+    return lambda labels: all(affinity.holds(one, labels) for one in expressions)
+
+
+def _all_of(tests: list[LabelTest]) -> LabelTest:
+    return tests[0] if len(tests) == 1 else lambda labels: all(test(labels) for test in tests)
+
+
+class PodIndex:
+    """The pods on nodes; `rows` are the rows of the nodes by name."""
+
+    def __init__(self, rows: Mapping[str, int]) -> None:
+        self._rows = rows
+        self._pods: dict[str, dict[str, Hold]] = {}  # By namespace and uid.
+        self._namespaces: dict[str, Mapping[str, str]] = {}  # Their labels.
+        self._unknown: collections.Counter[str] = collections.Counter()  # Pods without known labels.
+        self._counters: collections.OrderedDict[CounterKey, Counter] = collections.OrderedDict()
+        self._forgotten = False  # Whether any counter was ever forgotten for want of room.
+        self._counters_of: dict[Identity, tuple[Counter, ...]] = {}
+        self._terms: dict[
+            facts.PodTerm, collections.Counter[int]
+        ] = {}  # How many pods of which rows have it.
+        self._terms_about: dict[str, dict[facts.PodTerm, None]] = {}  # By namespace; "" for perhaps any.
+        self._repelling: dict[Identity, frozenset[facts.PodTerm]] = {}
+
+    def __repr__(self) -> str:
+        """Return the state in words."""
+        pods = sum(map(len, self._pods.values()))
+        return f"<PodIndex: {pods} pods, {len(self._counters)} counted selectors, {len(self._terms)} terms>"
+
+    # ------------------------------------------------------------ pods
+
+    def add(self, hold: Hold) -> None:
+        """Add a pod that is on a node."""
+        self._pods.setdefault(hold.namespace, {})[hold.uid] = hold
+        self._count(hold, 1)
+
+    def remove(self, hold: Hold) -> None:
+        """Remove a pod."""
+        pods = self._pods[hold.namespace]
+        known = pods.pop(hold.uid)
+        if not pods:
+            del self._pods[hold.namespace]
+        self._count(known, -1)
+
+    def replace(self, before: Hold, hold: Hold) -> bool:
+        """Replace a pod on the same node; return whether it is another one to those who look at it."""
+        same = _seen(before) == _seen(hold)
+        if same:
+            self._pods[hold.namespace][hold.uid] = hold
+        else:
+            self.remove(before)
+            self.add(hold)
+        return not same
+
+    def _count(self, hold: Hold, sign: int) -> None:
+        row = self._rows[hold.node]
+        if self._counters:
+            for counter in self._counters_for(hold):
+                if not (counter.key.staying and hold.leaving):
+                    counter.add(row, sign)
+        if not hold.labels_known:
+            self._unknown[hold.namespace] += sign
+            self._unknown += collections.Counter()  # Without the zeros.
+        for term in hold.anti_affinity:
+            self._count_term(term, row, sign)
+
+    def _count_term(self, term: facts.PodTerm, row: int, sign: int) -> None:
+        if (rows := self._terms.get(term)) is None:
+            rows = self._terms[term] = collections.Counter()
+            for namespace in _namespaces_about(term.selector):
+                self._terms_about.setdefault(namespace, {})[term] = None
+            self._repelling.clear()
+        rows[row] += sign
+        if not rows[row]:
+            del rows[row]
+        if not rows:
+            self._drop_term(term)
+
+    def _drop_term(self, term: facts.PodTerm) -> None:
+        del self._terms[term]
+        for namespace in _namespaces_about(term.selector):
+            del self._terms_about[namespace][term]
+            if not self._terms_about[namespace]:
+                del self._terms_about[namespace]
+        self._repelling.clear()
+
+    # ------------------------------------------------------------ namespaces
+
+    def set_namespace(self, name: str, labels: Mapping[str, str] | None) -> bool:
+        """Record the labels of a namespace, or None if it is gone; return whether that changes anything."""
+        before = self.labels_of_namespace(name)
+        if labels is None:
+            self._namespaces.pop(name, None)
+        else:
+            self._namespaces[name] = {NAME_LABEL: name, **labels}
+        if before == self.labels_of_namespace(name):
+            return False
+        for key in [key for key in self._counters if any(_by_namespace_labels(one) for one in key.selectors)]:
+            del self._counters[key]
+        self._counters_of.clear()
+        self._repelling.clear()
+        return True
+
+    def labels_of_namespace(self, name: str) -> Mapping[str, str]:
+        """Return the labels of a namespace; of one that is not known the one that each has."""
+        return self._namespaces.get(name) or {NAME_LABEL: name}
+
+    def includes(self, selector: facts.PodSelector, namespace: str) -> bool:
+        """Whether a selector is about the pods of a namespace."""
+        if namespace in selector.namespaces:
+            return True
+        if not selector.namespace_selector:
+            return selector.namespace_selector is not None
+        return test_of(selector.namespace_selector)(self.labels_of_namespace(namespace))
+
+    def selects(self, selector: facts.PodSelector, namespace: str, labels: facts.Labels) -> bool:
+        """Whether a selector selects a pod."""
+        return self.includes(selector, namespace) and test_of(selector.expressions)(dict(labels))
+
+    # ------------------------------------------------------------ counts
+
+    def counts(self, key: CounterKey, size: int) -> node_table.Numbers:
+        """Return how many pods a key selects on each of so many rows."""
+        if (counter := self._counters.get(key)) is None:
+            counter = self._counted(key, size)
+        else:
+            self._counters.move_to_end(key)
+        if len(counter.counts) < size:
+            counter.grow(size)
+        return counter.counts[:size]
+
+    def _counted(self, key: CounterKey, size: int) -> Counter:
+        counter = Counter(key, size)
+        rows = [self._rows[hold.node] for hold in self._selected(counter)]
+        if rows:
+            found = np.bincount(rows, minlength=size)
+            counter.counts = found.astype(np.int64)
+        self._counters[key] = counter
+        self._counters_of.clear()
+        most = min(MOST_COUNTERS, MOST_COUNTERS_BYTES // (BYTES_A_ROW * max(1, size)))
+        while len(self._counters) > max(1, most):
+            self._counters.popitem(last=False)
+            self._forgotten = True
+        return counter
+
+    def _selected(self, counter: Counter) -> Iterator[Hold]:
+        """Yield the pods that a counter counts; pods that share their labels are compared once."""
+        test, staying = counter.test, counter.key.staying
+        found: dict[int, bool] = {}  # By the identity of the labels, which the holds keep alive.
+        for namespace in self._namespaces_of(counter.key):
+            for hold in self._pods[namespace].values():
+                labels = hold.labels
+                if (meant := found.get(id(labels))) is None:
+                    meant = found[id(labels)] = test(dict(labels))
+                if meant and not (staying and hold.leaving):
+                    yield hold
+
+    def _namespaces_of(self, key: CounterKey) -> list[str]:
+        """Return the namespaces with pods that all selectors of a key are about."""
+        first = key.selectors[0]
+        among: Iterable[str] = self._pods if _by_namespace_labels(first) else first.namespaces
+        return [one for one in among if one in self._pods and self._about(key, one)]
+
+    def _about(self, key: CounterKey, namespace: str) -> bool:
+        return all(self.includes(one, namespace) for one in key.selectors)
+
+    def _counters_for(self, hold: Hold) -> tuple[Counter, ...]:
+        """Return the counters that select a pod, should it be leaving or not."""
+        identity = hold.namespace, hold.labels
+        if (found := self._counters_of.get(identity)) is None:
+            labels = dict(hold.labels)
+            found = tuple(
+                one
+                for key, one in self._counters.items()
+                if self._about(key, hold.namespace) and one.test(labels)
+            )
+            if len(self._counters_of) >= MOST_REMEMBERED:
+                self._counters_of.clear()
+            self._counters_of[identity] = found
+        return found
+
+    def are_known(self, selectors: Iterable[facts.PodSelector]) -> bool:
+        """Whether the labels of all pods are known that these selectors may select."""
+        return not self._unknown or not any(
+            self.includes(one, namespace) for one in selectors for namespace in self._unknown
+        )
+
+    def concerns(self, hold: Hold) -> bool:
+        """Whether this pod's coming, going or change may matter to a pod that was asked about."""
+        if self._forgotten or hold.anti_affinity or not hold.labels_known:
+            return True
+        return bool(self._counters and self._counters_for(hold))
+
+    # ------------------------------------------------------------ anti-affinity of pods on nodes
+
+    @property
+    def repels(self) -> bool:
+        """Whether any pod on a node has a required anti-affinity."""
+        return bool(self._terms)
+
+    def repelling(self, namespace: str, labels: facts.Labels) -> frozenset[facts.PodTerm]:
+        """Return the terms of required anti-affinity of pods on nodes that mean a pod with these labels."""
+        identity = namespace, labels
+        if (found := self._repelling.get(identity)) is None:
+            perhaps = (*self._terms_about.get(namespace, ()), *self._terms_about.get("", ()))
+            found = frozenset(term for term in perhaps if self.selects(term.selector, namespace, labels))
+            if len(self._repelling) >= MOST_REMEMBERED:
+                self._repelling.clear()
+            self._repelling[identity] = found
+        return found
+
+    def rows_with(self, term: facts.PodTerm) -> list[int]:
+        """Return the rows on which pods have a term of required anti-affinity."""
+        return list(self._terms.get(term, ()))
+
+
+def _by_namespace_labels(selector: facts.PodSelector) -> bool:
+    return selector.namespace_selector is not None
+
+
+def _namespaces_about(selector: facts.PodSelector) -> tuple[str, ...]:
+    """Return the namespaces that a selector names; "" where it may be about any."""
+    return ("",) if _by_namespace_labels(selector) else tuple(dict.fromkeys(selector.namespaces))
+
+
+def _seen(hold: Hold) -> tuple[object, ...]:
+    """Return what other pods see of a pod."""
+    return hold.labels, hold.leaving, hold.labels_known, hold.anti_affinity

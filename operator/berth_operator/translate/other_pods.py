@@ -1,0 +1,155 @@
+"""What a pod requires of other pods: required pod affinity and anti-affinity, and spread that must be kept.
+
+Labels whose keys a pod lists (`matchLabelKeys`, `mismatchLabelKeys`) become expressions with its own
+values. For pod affinity the API server has done so already, when the pod was created: a key that its selector
+names is left as it is there.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Final
+
+from berth_operator.scheduling.nodes import affinity, facts
+from berth_operator.translate import raw
+
+DO_NOT_SCHEDULE: Final = "DoNotSchedule"
+HONOR: Final = "Honor"
+# The anti-affinity of a pod on a node that says more than is read: it keeps all others off its node.
+UNREAD: Final = facts.PodTerm(facts.PodSelector((), (), ()), "")
+
+Terms = tuple[raw.PodAffinityTerm, ...]
+Labels = Mapping[str, str]
+
+
+def of_pod(pod: raw.Pod) -> facts.OtherPods | None:
+    """Return what a pod requires of other pods; None for nothing."""
+    near, far, spread = affinity_terms(pod.spec), anti_affinity_terms(pod.spec), spread_constraints(pod.spec)
+    if not (near or far or spread):
+        return None
+    namespace, labels = pod.metadata.namespace, pod.metadata.labels
+    affinity_ = tuple(_term(one, namespace, labels) for one in near)
+    return facts.OtherPods(
+        spread=tuple(_spread(one, namespace, labels) for one in spread),
+        affinity=affinity_,
+        self_match=bool(near)
+        and all(_expressions_hold(one.selector.expressions, labels) for one in affinity_),
+        namespace=namespace if near else "",
+        anti_affinity=_terms(far, namespace, labels),
+    )
+
+
+def anti_affinity(pod: raw.Pod) -> tuple[facts.PodTerm, ...]:
+    """Return the terms by which a pod on a node keeps others away."""
+    return _terms(anti_affinity_terms(pod.spec), pod.metadata.namespace, pod.metadata.labels)
+
+
+def affinity_terms(spec: raw.PodSpec) -> Terms:
+    """Return the required terms of a pod's affinity."""
+    found = spec.affinity.pod_affinity if spec.affinity is not None else None
+    return (found.required or ()) if found is not None else ()
+
+
+def anti_affinity_terms(spec: raw.PodSpec) -> Terms:
+    """Return the required terms of a pod's anti-affinity."""
+    found = spec.affinity.pod_anti_affinity if spec.affinity is not None else None
+    return (found.required or ()) if found is not None else ()
+
+
+def spread_constraints(spec: raw.PodSpec) -> tuple[raw.TopologySpreadConstraint, ...]:
+    """Return the topology spread constraints that must be met."""
+    found = spec.topology_spread_constraints or ()
+    return tuple(one for one in found if one.when_unsatisfiable == DO_NOT_SCHEDULE)
+
+
+def selectors(spec: raw.PodSpec) -> Iterator[raw.LabelSelector]:
+    """Yield all selectors of what a pod requires of other pods."""
+    terms = (*affinity_terms(spec), *anti_affinity_terms(spec))
+    of_terms = (each for one in terms for each in (one.label_selector, one.namespace_selector))
+    of_spread = (one.label_selector for one in spread_constraints(spec))
+    return (one for one in (*of_terms, *of_spread) if one is not None)
+
+
+def keys(spec: raw.PodSpec) -> frozenset[str]:
+    """Return the labels of the pod itself on which the meaning of its spec depends."""
+    if spec.affinity is None and not spec.topology_spread_constraints:
+        return frozenset()
+    listed = [one.match_label_keys or () for one in spread_constraints(spec)]
+    for term in (*affinity_terms(spec), *anti_affinity_terms(spec)):
+        listed += [term.match_label_keys or (), term.mismatch_label_keys or ()]
+    named = ((*(one.match_labels or ()), *_keys(one.match_expressions)) for one in selectors(spec))
+    return frozenset(key for some in (*listed, *named) for key in some)
+
+
+def _keys(expressions: Iterable[raw.Expression] | None) -> Iterator[str]:
+    return (one.key for one in expressions or ())
+
+
+def _terms(found: Terms, namespace: str, labels: Labels) -> tuple[facts.PodTerm, ...]:
+    return tuple(dict.fromkeys(_term(one, namespace, labels) for one in found))
+
+
+def _term(term: raw.PodAffinityTerm, namespace: str, labels: Labels) -> facts.PodTerm:
+    """Return a term; without namespaces of its own it is about those of the pod's namespace."""
+    expressions = _expressions(term.label_selector)
+    if expressions is not None:
+        more = (
+            *_of_keys("In", term.match_label_keys or (), labels, expressions),
+            *_of_keys("NotIn", term.mismatch_label_keys or (), labels, expressions),
+        )
+        expressions = _in_order((*expressions, *more))
+    own = term.namespace_selector is None and not term.namespaces
+    selector = facts.PodSelector(
+        (namespace,) if own else tuple(sorted(set(term.namespaces or ()))),
+        expressions,
+        _expressions(term.namespace_selector),
+    )
+    return facts.PodTerm(selector, term.topology_key)
+
+
+def _spread(
+    constraint: raw.TopologySpreadConstraint, namespace: str, labels: Labels
+) -> facts.SpreadConstraint:
+    expressions = _expressions(constraint.label_selector)
+    if expressions is not None:
+        own = _of_keys("In", constraint.match_label_keys or (), labels)
+        expressions = _in_order((*expressions, *own))
+    return facts.SpreadConstraint(
+        topology_key=constraint.topology_key,
+        max_skew=constraint.max_skew,
+        selector=facts.PodSelector((namespace,), expressions),
+        self_match=_expressions_hold(expressions, labels),
+        min_domains=constraint.min_domains or 1,
+        honors_affinity=constraint.node_affinity_policy in {None, HONOR},
+        honors_taints=constraint.node_taints_policy == HONOR,
+    )
+
+
+def _of_keys(
+    operator: str, keys_: Iterable[str], labels: Labels, named: Collection[facts.LabelExpression] = ()
+) -> Iterator[facts.LabelExpression]:
+    """Yield expressions with the pod's own values of some labels, for those that no expression names."""
+    there = {one.key for one in named}
+    return (
+        facts.LabelExpression(key, operator, (labels[key],))
+        for key in keys_
+        if key in labels and key not in there
+    )
+
+
+def _expressions(selector: raw.LabelSelector | None) -> facts.Expressions | None:
+    """Return the expressions of a selector in order; None without one."""
+    if selector is None:
+        return None
+    pairs = (selector.match_labels or {}).items()
+    listed = (
+        facts.LabelExpression(one.key, one.operator, tuple(sorted(set(one.values or ()))))
+        for one in selector.match_expressions or ()
+    )
+    return _in_order((*(facts.LabelExpression(key, "In", (value,)) for key, value in pairs), *listed))
+
+
+def _in_order(found: Iterable[facts.LabelExpression]) -> facts.Expressions:
+    return tuple(sorted(set(found)))
+
+
+def _expressions_hold(expressions: facts.Expressions | None, labels: Labels) -> bool:
+    return expressions is not None and all(affinity.holds(one, labels) for one in expressions)

@@ -1,0 +1,376 @@
+"""Inter-pod affinity and anti-affinity: each rule of kube-scheduler by a case, words and wake-ups."""
+
+from typing import Final
+
+import pytest
+
+from berth_operator.engine.ledger import Ledger
+from berth_operator.scheduling import explain
+from berth_operator.scheduling.decisions import ClusterEvent, Wait
+from berth_operator.scheduling.nodes import facts
+from berth_operator.scheduling.search import Search
+from berth_operator.translate import other_pods
+from scheduling import plain_pod_rules
+from scheduling.placements import RULES
+from scheduling.pod_clusters import (
+    HOST,
+    ZONE,
+    Body,
+    Both,
+    candidate,
+    far,
+    hold,
+    near,
+    node,
+    pod,
+    read_node,
+    selecting,
+    term,
+)
+from support import ledgers
+
+WEB: Final = {"app": "web"}
+TWO_ZONES: Final = (node("n1", "a"), node("n2", "a"), node("n3", "b"), node("n4"))
+ALL: Final = {"n1", "n2", "n3", "n4"}
+
+
+def web(name: str, at: str, **fields: object) -> Body:
+    """Write a pod of the application on a node."""
+    return pod(name, at, **{"labels": WEB, **fields})  # type: ignore[arg-type]
+
+
+CASES: Final[dict[str, tuple[tuple[Body, ...], Body, set[str]]]] = {
+    "affinity takes the domain of the pod": (
+        (*TWO_ZONES, web("w", "n1")),
+        pod(affinity=near(term())),
+        {"n1", "n2"},
+    ),
+    "affinity to no pod takes no node": (TWO_ZONES, pod(affinity=near(term())), set()),
+    "the first pod of its own kind may go anywhere that has the label": (
+        TWO_ZONES,
+        pod(labels=WEB, affinity=near(term())),
+        {"n1", "n2", "n3"},
+    ),
+    "the second one goes where the first is": (
+        (*TWO_ZONES, web("w", "n3")),
+        pod(labels=WEB, affinity=near(term())),
+        {"n3"},
+    ),
+    "a pod outside all domains leaves the rule of the first": (
+        (*TWO_ZONES, web("w", "n4")),
+        pod(labels=WEB, affinity=near(term())),
+        {"n1", "n2", "n3"},
+    ),
+    "the rule of the first asks for all of its terms": (
+        TWO_ZONES,
+        pod(labels=WEB, affinity=near(term(), term(selector=selecting(tier="x")))),
+        set(),
+    ),
+    "one pod must meet all terms": (
+        (*TWO_ZONES, web("w", "n1"), pod("v", "n1", labels={"tier": "x"})),
+        pod(affinity=near(term(), term(selector=selecting(tier="x")))),
+        set(),
+    ),
+    "two terms mean two domains": (
+        (*TWO_ZONES, web("w", "n1")),
+        pod(affinity=near(term(), term(HOST))),
+        {"n1"},
+    ),
+    "affinity counts pods that are being deleted": (
+        (*TWO_ZONES, web("w", "n1", leaving=True)),
+        pod(affinity=near(term())),
+        {"n1", "n2"},
+    ),
+    "a term is about its own namespace": (
+        (*TWO_ZONES, web("w", "n1", namespace="other")),
+        pod(affinity=near(term())),
+        set(),
+    ),
+    "or about those that it names": (
+        (*TWO_ZONES, web("w", "n1", namespace="other"), web("v", "n3")),
+        pod(affinity=near(term(namespaces=["other"]))),
+        {"n1", "n2"},
+    ),
+    "or about all of them": (
+        (*TWO_ZONES, web("w", "n1", namespace="other"), web("v", "n3")),
+        pod(affinity=near(term(namespaceSelector={}))),
+        {"n1", "n2", "n3"},
+    ),
+    "or about those with a label": (
+        (*TWO_ZONES, web("w", "n1", namespace="blue"), web("v", "n3")),
+        pod(affinity=near(term(namespaceSelector=selecting(team="blue")))),
+        {"n1", "n2"},
+    ),
+    "or about those of a name, by the label that each has": (
+        (*TWO_ZONES, web("w", "n1", namespace="other"), web("v", "n3")),
+        pod(affinity=near(term(namespaceSelector={"matchLabels": {"kubernetes.io/metadata.name": "other"}}))),
+        {"n1", "n2"},
+    ),
+    "named ones and those with a label are both meant": (
+        (*TWO_ZONES, web("w", "n1", namespace="blue"), web("v", "n3", namespace="other")),
+        pod(affinity=near(term(namespaces=["other"], namespaceSelector=selecting(team="blue")))),
+        {"n1", "n2", "n3"},
+    ),
+    "an empty selector means all pods": (
+        (*TWO_ZONES, pod("w", "n1")),
+        pod(affinity=near(term(selector={}))),
+        {"n1", "n2"},
+    ),
+    "without a selector none is meant": (
+        (*TWO_ZONES, web("w", "n1")),
+        pod(labels=WEB, affinity=near({"topologyKey": ZONE})),
+        set(),
+    ),
+    "anti-affinity keeps out of the domain": (
+        (*TWO_ZONES, web("w", "n1")),
+        pod(affinity=far(term())),
+        {"n3", "n4"},
+    ),
+    "anti-affinity by host": ((*TWO_ZONES, web("w", "n1")), pod(affinity=far(term(HOST))), ALL - {"n1"}),
+    "anti-affinity to itself alone keeps nothing out": (
+        TWO_ZONES,
+        pod(labels=WEB, affinity=far(term())),
+        ALL,
+    ),
+    "each term of anti-affinity counts by itself": (
+        (*TWO_ZONES, web("w", "n1"), pod("v", "n3", labels={"tier": "x"})),
+        pod(affinity=far(term(), term(HOST, selector=selecting(tier="x")))),
+        {"n4"},
+    ),
+    "a pod there keeps others away": (
+        (*TWO_ZONES, pod("w", "n1", affinity=far(term()))),
+        pod(labels=WEB),
+        {"n3", "n4"},
+    ),
+    "but not those that it does not mean": (
+        (*TWO_ZONES, pod("w", "n1", affinity=far(term()))),
+        pod(labels={"app": "db"}),
+        ALL,
+    ),
+    "a pod there without the label keeps nothing away": (
+        (*TWO_ZONES, pod("w", "n4", affinity=far(term()))),
+        pod(labels=WEB),
+        ALL,
+    ),
+    "a pod there means pods by the labels of their namespace": (
+        (*TWO_ZONES, pod("w", "n1", affinity=far(term(namespaceSelector=selecting(team="blue"))))),
+        pod(labels=WEB, namespace="blue"),
+        {"n3", "n4"},
+    ),
+    "its preference keeps nothing away": (
+        (
+            *TWO_ZONES,
+            pod(
+                "w",
+                "n1",
+                affinity={
+                    "podAntiAffinity": {
+                        "preferredDuringSchedulingIgnoredDuringExecution": [
+                            {"weight": 1, "podAffinityTerm": term()}
+                        ]
+                    }
+                },
+            ),
+        ),
+        pod(labels=WEB),
+        ALL,
+    ),
+    "matchLabelKeys mean pods of the same revision": (
+        (*TWO_ZONES, web("w", "n1", labels=WEB | {"rev": "1"}), web("v", "n3", labels=WEB | {"rev": "2"})),
+        pod(labels=WEB | {"rev": "2"}, affinity=near(term(matchLabelKeys=["rev"]))),
+        {"n3"},
+    ),
+    "mismatchLabelKeys mean pods of other tenants": (
+        (
+            *TWO_ZONES,
+            web("w", "n1", labels=WEB | {"tenant": "a"}),
+            web("v", "n3", labels=WEB | {"tenant": "b"}),
+        ),
+        pod(labels={"tenant": "b"}, affinity=far(term(mismatchLabelKeys=["tenant"]))),
+        {"n3", "n4"},
+    ),
+    "other operators are those of label selectors": (
+        (*TWO_ZONES, web("w", "n1"), pod("v", "n3", labels={"tier": "x"})),
+        pod(affinity=far(term(selector={"matchExpressions": [{"key": "tier", "operator": "DoesNotExist"}]}))),
+        {"n3", "n4"},
+    ),
+}
+
+
+def both_of(there: tuple[Body, ...]) -> Both:
+    """Return the cluster, with a namespace that has a label."""
+    both = Both(*there)
+    both.name_namespace("blue", {"team": "blue"})
+    return both
+
+
+@pytest.mark.parametrize(("there", "asks", "expected"), CASES.values(), ids=CASES.keys())
+def test_each_rule(there: tuple[Body, ...], asks: Body, expected: set[str]) -> None:
+    """The nodes are those that kube-scheduler's rules leave, also by the second implementation."""
+    both = both_of(there)
+
+    assert both.feasible(asks) == expected
+    assert plain_pod_rules.feasible(both.plain, asks) == expected
+
+
+def test_keys_that_the_server_has_merged_are_not_merged_again() -> None:
+    """The values at the creation count, as in kube-scheduler, even if a label has changed since."""
+    merged = {"matchExpressions": [{"key": "rev", "operator": "In", "values": ["1"]}]}
+    written = pod(labels={"rev": "2"}, affinity=near(term(selector=merged, matchLabelKeys=["rev"])))
+
+    others = candidate(written).demand.other_pods
+
+    assert others is not None
+    assert others.affinity[0].selector.expressions == (facts.LabelExpression("rev", "In", ("1",)),)
+
+
+# ---------------------------------------------------------------- words, and what would help
+
+
+def test_what_a_pod_is_told() -> None:
+    """The words are kube-scheduler's, with the label; the changes that were tried follow."""
+    both = Both(node("n1", "a"), node("n2", "b"), web("w", "n1"), pod("v", "n2", affinity=far(term(HOST))))
+    waiting = candidate(pod(labels=WEB, affinity=far(term())))
+
+    found = explain.explain(Search(both.inventory), waiting, policy=RULES)
+
+    assert explain.sentence(found, waiting) == (
+        "0/2 nodes are available: "
+        f"1 didn't satisfy existing pods anti-affinity rules ({HOST}); "
+        f"1 didn't match pod anti-affinity rules ({ZONE}). Would fit if ml/w on n1 terminated."
+    )
+    assert {explain.would_fit(one) for one in found.advice} == {
+        "would fit if ml/w on n1 terminated",
+        f"would fit on 1 node if it had no pod anti-affinity over {ZONE}",
+    }
+
+
+def test_who_repels_a_pod_is_named() -> None:
+    """Its end alone lets the pod in, of all that are there."""
+    quiet = (pod(f"quiet-{number}", "n1") for number in range(5))
+    both = Both(node("n1", "a"), *quiet, pod("loud", "n1", affinity=far(term())))
+
+    found = explain.explain(Search(both.inventory), candidate(pod(labels=WEB)), policy=RULES)
+
+    assert [explain.would_fit(one) for one in found.advice] == ["would fit if ml/loud on n1 terminated"]
+
+
+def test_affinity_that_no_pod_meets() -> None:
+    """It could be dropped; no end of a pod would help."""
+    waiting = candidate(pod(affinity=near(term())))
+
+    found = explain.explain(Search(Both(*TWO_ZONES).inventory), waiting, policy=RULES)
+
+    assert explain.sentence(found, waiting) == (
+        f"0/4 nodes are available: 4 didn't match pod affinity rules ({ZONE}). "
+        f"Would fit on 4 nodes if it had no pod affinity over {ZONE}."
+    )
+
+
+# ---------------------------------------------------------------- what wakes a pod that waits
+
+
+def test_the_pod_that_it_wants_to_be_near_lets_it_in() -> None:
+    """It waits until that pod is bound, and goes where it is."""
+    ledger = ledgers.with_nodes(2)
+    waits(ledger, pod(affinity=near(term(HOST))), hosts=2)
+
+    ledger.pod_bound(hold(web("w", "n2")))
+
+    assert ledgers.assume(ledger).placement.node == "n2"
+
+
+def test_the_end_of_the_pod_that_repels_lets_it_in() -> None:
+    """Though the waiting pod itself says nothing of others, and asks for nothing that the other had."""
+    ledger = ledgers.with_nodes(1)
+    ledger.pod_bound(hold(pod("w", "n1", affinity=far(term(HOST)))))
+    waits(ledger, pod(labels=WEB), hosts=1)
+
+    ledger.pod_over("uid-w")
+
+    assert ledgers.assume(ledger).placement.node == "n1"
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["gets the label", "gets another"])
+def test_the_label_of_a_namespace_wakes_it(named: bool) -> None:  # noqa: FBT001  the value is the case
+    """Its term means the pods of namespaces with a label, and one of these gets it."""
+    ledger = ledgers.with_nodes(1)
+    ledger.pod_bound(hold(web("w", "n1", namespace="blue")))
+    waits(ledger, pod(affinity=near(term(HOST, namespaceSelector=selecting(team="blue")))), hosts=1)
+
+    ledger.pod_changes.namespace_seen("blue", {"team": "blue" if named else "red"})
+
+    (found,) = ledgers.decide(ledger)
+    assert isinstance(found, Wait) is not named
+
+
+def test_another_label_of_a_pod_that_waits_counts_at_once() -> None:
+    """What repels it depends on its labels, which anybody may change while it waits."""
+    ledger = ledgers.with_nodes(1)
+    ledger.pod_bound(hold(pod("w", "n1", affinity=far(term(HOST)))))
+    waits(ledger, pod(labels=WEB), hosts=1)
+
+    ledger.pod_waiting(candidate(pod(labels={"app": "db"})), gated=False)
+
+    assert ledgers.assume(ledger).placement.node == "n1"
+
+
+def test_a_placed_pod_repels_the_next_before_it_is_bound() -> None:
+    """Its anti-affinity counts from the decision on."""
+    ledger = ledgers.with_nodes(2)
+    for number in (1, 2):
+        name_hosts(ledger, number)
+    for name in ("a", "b", "c"):
+        ledger.pod_waiting(candidate(pod(name, labels=WEB, affinity=far(term(HOST)))), gated=False)
+
+    first, second, third = ledgers.decide(ledger)
+
+    assert {first.placement.node, second.placement.node} == {"n1", "n2"}  # type: ignore[union-attr]
+    assert isinstance(third, Wait)
+
+
+def name_hosts(ledger: Ledger, number: int) -> None:
+    """Give a node of a ledger the label that kubelets give."""
+    ledger.node_seen(read_node(node(f"n{number}")))
+
+
+def waits(ledger: Ledger, body: Body, *, hosts: int) -> None:
+    """Let a pod wait in a ledger, whose nodes have the labels of hosts."""
+    for number in range(1, hosts + 1):
+        name_hosts(ledger, number)
+    ledger.pod_waiting(candidate(body), gated=False)
+    (wait,) = ledgers.decide(ledger)
+    assert isinstance(wait, Wait), wait
+    assert ClusterEvent.PODS_CHANGED in (wait.awaited or ())
+    ledger.backlog.requeue("uid-p", now=1000.0, awaited=wait.awaited)
+    assert not list(ledger.backlog.ready(1000.0))
+
+
+# ---------------------------------------------------------------- what is not known
+
+
+def test_labels_that_are_not_known_let_nothing_in() -> None:
+    """A pod for whose labels there was no room may be any: who asks about its namespace waits."""
+    both = Both(*TWO_ZONES)
+    unknown = hold(pod("w", "n1"))
+    both.inventory.charge(
+        type(unknown)(unknown.uid, unknown.title, unknown.node, unknown.amounts, labels_known=False)
+    )
+    waiting = candidate(pod(affinity=far(term())))
+
+    found = explain.explain(Search(both.inventory), waiting, policy=RULES)
+
+    assert explain.brief(found.counts, waiting) == (
+        "0/4 nodes are available: 4 cannot be evaluated: "
+        "there was no room for all labels of the pods that the terms may be about"
+    )
+    assert both.feasible(pod(namespace="other", affinity=far(term()))) == ALL
+
+
+def test_a_pod_that_says_too_much_keeps_others_off_its_node() -> None:
+    """Its terms are not read, and what is not known is not assumed to let anything in."""
+    many = far(*(term(selector=selecting(app=f"a{number}")) for number in range(100)))
+    both = Both(*TWO_ZONES, pod("w", "n1", affinity=many))
+
+    assert hold(pod("w", "n1", affinity=many)).anti_affinity == (other_pods.UNREAD,)
+    assert both.feasible(pod()) == ALL - {"n1"}
