@@ -29,14 +29,6 @@ CONSTRAINTS: dict[str, tuple[dict[str, Any], str]] = {
         {"topologySpreadConstraints": [{"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}]},
         "a topology spread constraint with whenUnsatisfiable: DoNotSchedule",
     ),
-    "a claimed volume": (
-        {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]},
-        "persistent volume claims",
-    ),
-    "an ephemeral volume": (
-        {"volumes": [{"name": "v", "ephemeral": {"volumeClaimTemplate": {}}}]},
-        "persistent volume claims",
-    ),
     "a resource claim": ({"resourceClaims": [{"name": "c"}]}, "resource claims"),
 }
 

@@ -31,6 +31,25 @@ class Reason(enum.StrEnum):
     SELECTOR_MISMATCH = "SelectorMismatch"
     INSUFFICIENT_RESOURCE = "InsufficientResource"
     HOST_PORT_TAKEN = "HostPortTaken"
+    # The claims of the pod, whatever the node is.
+    CLAIMS_UNREAD = "ClaimsUnread"
+    CLAIM_MISSING = "ClaimMissing"
+    CLAIM_NOT_MADE = "ClaimNotMade"
+    CLAIM_UNREADABLE = "ClaimUnreadable"
+    CLAIM_LOST = "ClaimLost"
+    CLAIM_DELETED = "ClaimDeleted"
+    CLAIM_NOT_OWNED = "ClaimNotOwned"
+    CLAIM_UNBOUND = "ClaimUnbound"
+    CLAIM_IN_USE = "ClaimInUse"
+    VOLUME_MISSING = "VolumeMissing"
+    # Its volumes, and where they can be reached or made.
+    VOLUME_AFFINITY = "VolumeAffinity"
+    VOLUME_ZONE = "VolumeZone"
+    VOLUME_ELSEWHERE = "VolumeElsewhere"
+    VOLUME_TOPOLOGY = "VolumeTopology"
+    STORAGE_CAPACITY = "InsufficientStorageCapacity"
+    NO_VOLUME = "NoVolume"
+    VOLUME_FAILED = "VolumeFailed"
     # The node's cards.
     NOT_PUBLISHED = "NotPublished"
     NO_DEVICE = "NoDevice"
@@ -86,6 +105,7 @@ class ClusterEvent(enum.StrEnum):
     DEVICE_CHANGED = "DeviceChanged"
     POLICY_CHANGED = "PolicyChanged"
     LOAD_CHANGED = "LoadChanged"
+    VOLUME_CHANGED = "VolumeChanged"
 
 
 AwaitedEvents = frozenset[ClusterEvent]
@@ -194,6 +214,23 @@ LIFTED_BY: dict[Reason, frozenset[ClusterEvent]] = {
     Reason.SELECTOR_MISMATCH: frozenset({ClusterEvent.NODE_CHANGED}),
     Reason.INSUFFICIENT_RESOURCE: frozenset({ClusterEvent.NODE_CHANGED, ClusterEvent.CAPACITY_FREED}),
     Reason.HOST_PORT_TAKEN: frozenset({ClusterEvent.CAPACITY_FREED}),
+    Reason.CLAIMS_UNREAD: frozenset({ClusterEvent.VOLUME_CHANGED}),
+    Reason.CLAIM_MISSING: frozenset({ClusterEvent.VOLUME_CHANGED}),
+    Reason.CLAIM_NOT_MADE: frozenset({ClusterEvent.VOLUME_CHANGED}),
+    Reason.CLAIM_UNREADABLE: frozenset({ClusterEvent.VOLUME_CHANGED}),
+    Reason.CLAIM_LOST: frozenset({ClusterEvent.VOLUME_CHANGED}),
+    Reason.CLAIM_DELETED: frozenset({ClusterEvent.VOLUME_CHANGED}),
+    Reason.CLAIM_NOT_OWNED: frozenset({ClusterEvent.VOLUME_CHANGED}),
+    Reason.CLAIM_UNBOUND: frozenset({ClusterEvent.VOLUME_CHANGED}),
+    Reason.CLAIM_IN_USE: frozenset({ClusterEvent.VOLUME_CHANGED}),
+    Reason.VOLUME_MISSING: frozenset({ClusterEvent.VOLUME_CHANGED}),
+    Reason.VOLUME_AFFINITY: frozenset({ClusterEvent.VOLUME_CHANGED, ClusterEvent.NODE_CHANGED}),
+    Reason.VOLUME_ZONE: frozenset({ClusterEvent.VOLUME_CHANGED, ClusterEvent.NODE_CHANGED}),
+    Reason.VOLUME_ELSEWHERE: frozenset({ClusterEvent.VOLUME_CHANGED}),
+    Reason.VOLUME_TOPOLOGY: frozenset({ClusterEvent.VOLUME_CHANGED, ClusterEvent.NODE_CHANGED}),
+    Reason.STORAGE_CAPACITY: frozenset({ClusterEvent.VOLUME_CHANGED, ClusterEvent.NODE_CHANGED}),
+    Reason.NO_VOLUME: frozenset({ClusterEvent.VOLUME_CHANGED, ClusterEvent.NODE_CHANGED}),
+    Reason.VOLUME_FAILED: frozenset({ClusterEvent.VOLUME_CHANGED}),
     Reason.NOT_PUBLISHED: frozenset({ClusterEvent.DEVICE_CHANGED}),
     Reason.NO_DEVICE: frozenset({ClusterEvent.DEVICE_CHANGED}),
     Reason.SILENT: frozenset({ClusterEvent.DEVICE_CHANGED}),

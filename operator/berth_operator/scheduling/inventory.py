@@ -31,6 +31,7 @@ from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.policy import Policy
+from berth_operator.scheduling.volumes import index
 
 
 class Inventory:
@@ -65,6 +66,7 @@ class Inventory:
         self._card_masks = card_masks.CardMasks()
         self._holders: dict[str, int] = {}
         self.ports = port_usage.PortUsage()
+        self.volumes = index.Volumes()
         self._vacant: list[int] = []
 
     def __repr__(self) -> str:
@@ -139,6 +141,10 @@ class Inventory:
         """Return which nodes a pod's selector, affinity and tolerations accept; kept until a node changes."""
         return self._node_selection.get(self.infos, node_selection)
 
+    def nodes_matching(self, terms: tuple[facts.Term, ...]) -> node_table.Mask:
+        """Return which nodes one of these terms selects, by row; kept until a node changes."""
+        return self._node_selection.matching(self.infos, terms)
+
     def named(self, uuids: frozenset[str]) -> node_table.Mask:
         """Return which cards have one of these uuids, by row and slot; kept until a Device changes."""
         return self._card_masks.named(uuids, self.infos, self.table)
@@ -176,10 +182,7 @@ class Inventory:
     def put_device(
         self, device: devices.Device, record: uuid_records.Record = uuid_records.NOTHING
     ) -> set[str]:
-        """Apply what an agent published, and what is recorded of its uuids.
-
-        Return the nodes for which it changes something.
-        """
+        """Apply what an agent published and what is recorded of its uuids; return the affected nodes."""
         info = self._info_of(device.node)
         info.published = device
         held = withheld_cards.held(info.holds.values())
@@ -234,11 +237,8 @@ class Inventory:
             return set()
         self._cards_before.setdefault(node, info.cards)
         info.published = info.owned = info.device = None
-        info.unnamed, info.silent, info.unknown = (
-            0,
-            True,
-            False,
-        )  # An agent that publishes again must report again.
+        # An agent that publishes again must report again.
+        info.unnamed, info.silent, info.unknown = 0, True, False
         self._card_masks.forget()
         affected = self.uuid_ownership.withdraw(node, withheld_cards.held(info.holds.values()))
         self._update_cards_of(self.uuid_ownership.take_decided())
@@ -319,6 +319,8 @@ class Inventory:
                 self._write_left(info, name, used)
         if hold.host_ports:
             self.ports.change(info.row, hold.host_ports, sign)
+        if hold.claims:
+            self.volumes.use(hold.uid, hold.claims, info.node or facts.Node(info.name), sign)
         device_counts.take(info, hold, sign)
         if info.name in self.uuid_ownership.watched or withheld_cards.is_odd(
             hold, self.uuid_ownership.of(info.name)

@@ -15,6 +15,7 @@ from berth_operator.scheduling.decisions import NodeReason, Reason
 from berth_operator.scheduling.nodes import affinity, facts, labels, taints
 
 MOST_SELECTIONS: Final = 1024  # Different ones remembered at once, and how much of memory they may take.
+MOST_MASKS: Final = 256  # Of conditions that volumes have.
 MOST_SELECTIONS_BYTES: Final = 32 << 20
 BYTES_A_THING: Final = 128  # Of what pods name.
 MOST_CHANGES: Final = 4096  # Of nodes, until all is forgotten.
@@ -52,6 +53,7 @@ class NodeSelectionCache:
         self._changed: list[int] = []  # The rows of the nodes that have changed, one after another.
         self._bytes = 0
         self._labels: labels.Labels | None = None
+        self._masks: dict[tuple[facts.Term, ...], node_table.Mask] = {}  # Since a node has changed.
 
     def get(self, infos: Infos, node_selection: facts.NodeSelection) -> NodeSelectionReasons:
         """Return the reasons of these nodes."""
@@ -69,15 +71,28 @@ class NodeSelectionCache:
             del self._known[node_selection]
         if len(self._known) >= MOST_SELECTIONS or self._bytes > MOST_SELECTIONS_BYTES:
             self.forget()
-        if self._labels is None:
-            self._labels = labels.Labels([info.node if info else None for info in infos])
-        found = node_selection_reasons(infos, node_selection, self._labels)
+        found = node_selection_reasons(infos, node_selection, self._labels_of(infos))
         self._known[node_selection] = Remembered(found, len(self._changed))
         self._bytes += _bytes(found, node_selection)
         return found
 
+    def _labels_of(self, infos: Infos) -> labels.Labels:
+        if self._labels is None:
+            self._labels = labels.Labels([info.node if info else None for info in infos])
+        return self._labels
+
+    def matching(self, infos: Infos, terms: tuple[facts.Term, ...]) -> node_table.Mask:
+        """Return which nodes one of these terms selects by their labels; kept until a node changes."""
+        if (mask := self._masks.get(terms)) is None:
+            if len(self._masks) >= MOST_MASKS:
+                self._masks.clear()
+            mask = self._labels_of(infos).matching(facts.NodeSelection(affinity=terms))
+            self._masks[terms] = mask
+        return mask
+
     def node_changed(self, row: int, node: facts.Node | None) -> None:
         """Record what a node is now."""
+        self._masks.clear()
         if len(self._changed) >= MOST_CHANGES:
             self.forget()
         if self._labels is not None:
@@ -88,6 +103,7 @@ class NodeSelectionCache:
     def forget(self) -> None:
         """Forget all reasons, for example because nodes have other rows."""
         self._known.clear()
+        self._masks.clear()
         self._changed.clear()
         self._bytes = 0
         self._labels = None

@@ -374,9 +374,5 @@ UNSERVED_CONSTRAINTS: Final[dict[str, Callable[[raw.PodSpec], bool]]] = {
     "a topology spread constraint with whenUnsatisfiable: DoNotSchedule": lambda spec: any(
         one.when_unsatisfiable == "DoNotSchedule" for one in spec.topology_spread_constraints or ()
     ),
-    "persistent volume claims": lambda spec: any(
-        volume.persistent_volume_claim is not None or volume.ephemeral is not None
-        for volume in spec.volumes or ()
-    ),
     "resource claims": lambda spec: bool(spec.resource_claims),
 }

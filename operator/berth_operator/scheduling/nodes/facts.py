@@ -118,6 +118,23 @@ class HostPort:
         return f"{address}{':' * bool(address)}{self.number}/{self.protocol}"
 
 
+ClaimKey = tuple[str, str]  # The namespace and the name of a PersistentVolumeClaim.
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PodClaim:
+    """A PersistentVolumeClaim that a pod uses; one of an ephemeral volume must be `owned_by` this pod."""
+
+    namespace: str
+    name: str
+    owned_by: str = ""
+
+    @property
+    def key(self) -> ClaimKey:
+        """What identifies the claim."""
+        return self.namespace, self.name
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Demand:
     """What a pod asks of a node apart from cards.
@@ -135,13 +152,13 @@ class Demand:
     host_ports: tuple[HostPort, ...] = ()
     delivery: delivery_methods.DeliveryMethod = delivery_methods.ALL
     is_counted: bool = False
+    claims: tuple[PodClaim, ...] = ()
 
     @property
     def size(self) -> int:
         """How many things are named, which is what it takes of memory."""
-        return (
-            len(self.amounts) + len(self.device_resources) + self.node_selection.size + len(self.host_ports)
-        )
+        lists = self.amounts, self.device_resources, self.host_ports, self.claims
+        return sum(map(len, lists)) + self.node_selection.size
 
 
 NO_DEMAND: Final = Demand()
