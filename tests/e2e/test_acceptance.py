@@ -175,10 +175,15 @@ NONSENSE: Final[dict[str, tuple[Pod, str, str]]] = {
         "UnsupportedRequest",
         "berth.dev/gang is not served yet",
     ),
-    "a volume": (
-        manifests.pod("x", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]),
-        "UnsupportedConstraint",
-        "persistent volume claims",
+    "far too many volumes": (
+        manifests.pod(
+            "x",
+            volumes=[
+                {"name": f"v{at}", "persistentVolumeClaim": {"claimName": f"c{at}"}} for at in range(65)
+            ],
+        ),
+        "UnsupportedRequest",
+        "the pod uses 65 persistent volume claims; Berth reads 64 at most",
     ),
 }
 

@@ -372,8 +372,6 @@ def test_what_is_printed_steers_no_terminal(words: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("spec", "uses"),
     [
-        ({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}, "volume claims"),
-        ({"volumes": [{"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}]}, "volume claims"),
         ({"resourceClaims": [{"name": "r", "resourceClaimName": "c"}]}, "resource claims"),
     ],
 )

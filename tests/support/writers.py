@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from berth_operator import metrics
 from berth_operator.engine import decision_records, ports
 from berth_operator.scheduling import decisions, queued_pods
+from berth_operator.scheduling.volumes import facts as volumes
 
 Outcome = ports.Answer | ports.Unbound | Exception
 
@@ -34,8 +35,35 @@ class Call:
     moment: float
 
 
+class Claims:
+    """A server that knows the claims and volumes that a ledger knows, and never one that it does not."""
+
+    async def read_claim(self, claim: volumes.Claim) -> volumes.Claim | ports.Gone | ports.Unknown:
+        """Find that nothing has changed."""
+        return claim
+
+    async def read_volume(self, name: str) -> volumes.Volume | ports.Gone | ports.Unknown:
+        """Find no volume."""
+        del name
+        return ports.Gone()
+
+    async def select_node(
+        self, claim: volumes.Claim, node: str
+    ) -> ports.Written | ports.Refused | ports.Unknown:
+        """Refuse."""
+        return ports.Refused(f"{claim.name} on {node}")
+
+    async def reserve_volume(
+        self, volume: volumes.Volume, claim: volumes.Claim
+    ) -> ports.Written | ports.Refused | ports.Unknown:
+        """Refuse."""
+        return ports.Refused(f"{volume.name} for {claim.name}")
+
+
 class Lead:
-    """A lead that nobody disputes."""
+    """A lead that nobody disputes; pods have no claims."""
+
+    volumes: ports.VolumeWriter = Claims()
 
     async def wait_until_leading(self) -> None:
         """Be sure."""

@@ -16,14 +16,6 @@ UNSUPPORTED: Final = Reason.UNSUPPORTED_CONSTRAINT
 # ---------------------------------------------------------------- what Kubernetes offers and Berth does not
 
 CONSTRAINTS: dict[str, tuple[dict[str, Any], str]] = {
-    "a claimed volume": (
-        {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]},
-        "persistent volume claims",
-    ),
-    "an ephemeral volume": (
-        {"volumes": [{"name": "v", "ephemeral": {"volumeClaimTemplate": {}}}]},
-        "persistent volume claims",
-    ),
     "a resource claim": ({"resourceClaims": [{"name": "c"}]}, "resource claims"),
 }
 

@@ -32,6 +32,7 @@ class AssumedPods(dict[str, AssumedPod]):
     def __init__(self, clock: ports.Clock) -> None:
         super().__init__()
         self._clock = clock
+        self.awaiting_volumes: set[str] = set()  # Pods whose Binding is not sent before these are there.
 
     def add(self, candidate: queued_pods.Candidate, attempts: int, placement: decisions.Placement) -> None:
         """Record a bind that is about to be sent."""
@@ -57,4 +58,11 @@ class AssumedPods(dict[str, AssumedPod]):
 
     def overdue(self) -> tuple[str, ...]:
         """Return the pods whose Binding has been under way for so long that it must be a bug."""
-        return tuple(uid for uid, one in self.items() if self._clock() - one.since > OVERDUE_SECONDS)
+        late = (uid for uid, one in self.items() if self._clock() - one.since > OVERDUE_SECONDS)
+        return tuple(uid for uid in late if uid not in self.awaiting_volumes)
+
+    def volumes_there(self, uid: str) -> None:
+        """Record that the Binding of a pod may be sent, because its volumes are there or none is wanted."""
+        self.awaiting_volumes.discard(uid)
+        if (assumed := self.get(uid)) is not None:
+            self[uid] = dataclasses.replace(assumed, since=self._clock())

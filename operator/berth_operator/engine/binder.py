@@ -1,14 +1,22 @@
 """The binder: it carries out decisions to bind, and acts on their outcomes.
 
 Each bind is assumed in the ledger before it is sent, and an assumed hold is never forgotten until it is
-certain that the bind did not and will not happen. `bind_sender` sends and follows binds; `bind_refusals`
-says when a refused one is tried again; `dry_runs` asks first where the server is likely to refuse;
-`slow_namespaces` holds pods back whose binds take long.
+certain that the bind did not and will not happen. `bind_sender` sends and follows binds; `bind_refusals` says
+when a refused one is tried again; `dry_runs` asks first where the server is likely to refuse;
+`slow_namespaces` holds pods back whose binds take long; `volume_binder` gets the claims of a pod their
+volumes before its bind is sent.
 """
 
 from typing import Final, assert_never
 
-from berth_operator.engine import bind_sender, decision_records, dry_runs, ports, slow_namespaces
+from berth_operator.engine import (
+    bind_sender,
+    decision_records,
+    dry_runs,
+    ports,
+    slow_namespaces,
+    volume_binder,
+)
 from berth_operator.engine.decision_reporter import DecisionReporter
 from berth_operator.engine.hold_states import State
 from berth_operator.engine.ledger import Ledger
@@ -40,6 +48,9 @@ class Binder:
         self._dry_runs = dry_runs.DryRuns(
             ledger, writer, records, self._bind_sender, clock=clock, failed=observer.bind_failed
         )
+        self._volume_binder = volume_binder.VolumeBinder(ledger, writer, clock, records)
+        self._volume_binder.on_outcome = self._volumes_concluded
+        self._volume_binder.on_delay = observer.volumes_awaited
         self._slow_namespaces = slow_namespaces.SlowNamespaces(
             ledger, self._bind_sender, observer.bind_suspended
         )
@@ -69,10 +80,15 @@ class Binder:
         """Repeat the dry runs that are due, and let namespaces go on that were held up."""
         self._dry_runs.retry()
         self._slow_namespaces.resume(now)
+        self._volume_binder.resume_due(now)
 
     def next_due(self) -> float | None:
         """Return when `resume_due` has something to do; None if only an event can bring that about."""
-        moments = self._dry_runs.refusals.next_retry(), self._slow_namespaces.next_due()
+        moments = (
+            self._dry_runs.refusals.next_retry(),
+            self._slow_namespaces.next_due(),
+            self._volume_binder.next_due(),
+        )
         return min((moment for moment in moments if moment is not None), default=None)
 
     # ------------------------------------------------------------ from a decision to its end
@@ -82,13 +98,43 @@ class Binder:
         candidate = self._ledger.backlog.get(decision.uid)
         if candidate is not None and self._dry_runs.refusals.needs_dry_run(candidate, self._clock()):
             self._dry_runs.start(candidate, decision.placement)
+            return
+        candidate = self._ledger.assume(decision)
+        if self._volume_binder.is_needed(candidate):
+            self._volume_binder.start(candidate, decision.placement)
         else:
-            self._bind_sender.start(self._ledger.assume(decision), decision.placement)
+            self._bind_sender.start(candidate, decision.placement)
 
     async def drain(self) -> None:
         """Drop what is not sent, and wait for the binds under way; `bind` must not be called any more."""
         await self._dry_runs.stop()
+        await self._volume_binder.stop()
         await self._bind_sender.drain()
+
+    def _volumes_concluded(
+        self,
+        candidate: queued_pods.Candidate,
+        placement: decisions.Placement,
+        outcome: volume_binder.Outcome,
+    ) -> None:
+        """Send the bind of a pod whose volumes are there; otherwise it waits again, without its cards."""
+        if self._ledger.state(candidate.uid) is not State.ASSUMED:
+            return  # It is gone, or another scheduler bound it.
+        match outcome:
+            case volume_binder.Ready():
+                self._bind_sender.start(candidate, placement)
+            case volume_binder.Failed(message, claim):
+                # The next decision finds another node, so the pod need not come after all others.
+                self._volume_binder.pass_over(claim, placement.node)
+                self._ledger.forget(candidate.uid, refused=False)
+                self._observer.volumes_failed(candidate, placement, message)
+            case ports.Refused(message):
+                self._ledger.forget(candidate.uid, refused=True)
+                self._observer.volumes_failed(candidate, placement, message)
+            case ports.Unsent():
+                self._take_back(candidate, placement, outcome)
+            case _:
+                assert_never(outcome)
 
     def _conclude(
         self, candidate: queued_pods.Candidate, placement: decisions.Placement, outcome: ports.Outcome

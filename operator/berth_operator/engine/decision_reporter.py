@@ -73,6 +73,16 @@ class DecisionReporter:
         """Report why the bind of a pod failed."""
         self._not_bound(candidate, f"The bind failed: {message}")
 
+    def volumes_awaited(self, candidate: queued_pods.Candidate, message: str) -> None:
+        """Report which volume a pod waits for, whose cards are held meanwhile."""
+        self._not_bound(candidate, f"Not bound yet: {message}")
+
+    def volumes_failed(
+        self, candidate: queued_pods.Candidate, placement: decisions.Placement, message: str
+    ) -> None:
+        """Report why a pod did not get its volumes on a node."""
+        self._not_bound(candidate, f"Not bound to {placement.node}: {message}")
+
     def bind_unconfirmed(self, candidate: queued_pods.Candidate, message: str) -> None:
         """Report that it is not yet clear whether a bind was carried out, given its last answer."""
         self._not_bound(candidate, f"Bind not confirmed yet, retrying: {message}")

@@ -19,6 +19,7 @@ from berth_operator.engine import (
     ports,
     unadmitted_pods,
     unreadable_pods,
+    volume_events,
 )
 from berth_operator.engine.hold_states import IllegalStep, State, Step
 from berth_operator.scheduling import (
@@ -53,6 +54,7 @@ class Ledger:
         self.backlog = Backlog()
         self.policy = Policy()
         self.wake = asyncio.Event()
+        self.volumes = volume_events.VolumeEvents(self.inventory.volumes, self.backlog, self.wake)
         self.changes = change_log.ChangeLog()
         self.pod_changes = pod_changes.PodChanges(self.inventory, self.backlog, self.wake)
         self._clock = clock
@@ -126,9 +128,9 @@ class Ledger:
         self.pod_changes.pods_changed(hold)
 
     def _release(self, uid: str) -> holds.Hold:
-        held, before = self.inventory.hold(uid), None
-        if held is not None and not held.devices:
-            before = node_offers.left(self.inventory, held.node)
+        held = self.inventory.hold(uid)
+        bare = held is not None and not held.devices
+        before = node_offers.left(self.inventory, held.node) if held and bare else None
         hold = self.inventory.release(uid)
         self.changes.record(hold.node)
         self._devices_changed(self.inventory.take_affected())

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from berth_operator.scheduling import decisions, queued_pods
+from berth_operator.scheduling.volumes import facts as volumes
 
 Clock = Callable[[], float]  # Monotonic seconds.
 
@@ -64,13 +65,40 @@ class Unbound:
     version: str = ""
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Written:
+    """The write was accepted."""
+
+
 ReadResult = Bound | Refused | Gone | Unbound | Unknown
 Answer = Bound | Refused | Throttled | Gone | Unknown
 Outcome = Answer | Unsent
 
 
+class VolumeWriter(Protocol):
+    """Reads claims and volumes by quorum reads, and writes the one field of each that is a scheduler's."""
+
+    async def read_claim(self, claim: volumes.Claim) -> volumes.Claim | Gone | Unknown:
+        """Read a claim as it is now; one of the same name that is another claim is Gone."""
+
+    async def read_volume(self, name: str) -> volumes.Volume | Gone | Unknown:
+        """Read a PersistentVolume as it is now."""
+
+    async def select_node(self, claim: volumes.Claim, node: str) -> Written | Refused | Unknown:
+        """Write for which node the volume of a claim is to be made, unless the claim has changed."""
+
+    async def reserve_volume(
+        self, volume: volumes.Volume, claim: volumes.Claim
+    ) -> Written | Refused | Unknown:
+        """Write for which claim a volume is meant, unless the volume has changed."""
+
+
 class Writer(Protocol):
     """Writes binds to the API server."""
+
+    @property
+    def volumes(self) -> VolumeWriter:
+        """What writes claims and volumes."""
 
     async def wait_until_leading(self) -> None:
         """Wait until the lead and the ledger are confirmed, as they must be after an outage of the server."""

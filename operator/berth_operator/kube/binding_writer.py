@@ -18,6 +18,7 @@ from berth_crds import names, vocabulary
 from berth_crds.client import api, errors, resources
 from berth_operator.engine import ports
 from berth_operator.engine.ledger import Ledger
+from berth_operator.kube import volume_writer
 from berth_operator.scheduling import decisions, queued_pods
 from berth_operator.translate import bind_annotations, long_pods, pods, raw
 
@@ -62,6 +63,7 @@ class BindingWriter:
         self._term = term
         self._clock = clock
         self._fenced_since: float | None = None
+        self.volumes = volume_writer.VolumeWriter(session, leader.leads)
         self.wait_until_leading, self.permit = leader.wait_until_leading, leader.permit
 
     async def bind(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> ports.Answer:

@@ -29,6 +29,11 @@ WHOLE: Final = {
     resources.PRIORITY_CLASSES: "",
     resources.GPU_PODS: "",
     resources.LEASES: names.NODES_NAMESPACE,
+    resources.STORAGE_CLASSES: "",
+    resources.CSI_DRIVERS: "",
+    resources.CAPACITIES: "",
+    resources.VOLUMES: "",
+    resources.CLAIMS: "",
 }
 PAGE: Final = 250  # A page is decoded between two awaits, and pods wait meanwhile.
 OBJECTS: Final = watch.Codec(dict[str, Any])

@@ -18,7 +18,14 @@ from berth_operator.engine import drift, pod_memory, ports
 from berth_operator.engine.hold_states import State
 from berth_operator.engine.ledger import Ledger
 from berth_operator.engine.watchdog import Watchdog
-from berth_operator.kube import gpupod_store, kopf_lag, namespace_sink, policy_sink, rejected_pods
+from berth_operator.kube import (
+    gpupod_store,
+    kopf_lag,
+    namespace_sink,
+    policy_sink,
+    rejected_pods,
+    volume_feeds,
+)
 from berth_operator.scheduling import allocation_recovery
 from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import device_size, devices, gpupods, long_pods, measured_load, nodes, pods, raw
@@ -27,6 +34,7 @@ log = logging.getLogger(__name__)
 
 READ_REJECTED_SECONDS: Final = 0.1  # Between two waiting pods that the memory budget did not admit.
 MEMORY_CHECK_SECONDS: Final = 1.0
+AGENTS: Final = informer.Scope(namespace=names.NODES_NAMESPACE)
 # Finished pods hold nothing, and leave the watch as a delete the moment they finish.
 UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 
@@ -280,7 +288,7 @@ class Feeds:
     ) -> None:
         logger = options.logger
         self._ledger = ledger
-        self._lists_before: tuple[int, ...] = ()  # Of each informer at the last restore, until all relisted.
+        self._lists_before: tuple[int, ...] = ()  # Of each informer at a restore, until all have relisted.
         self._history = session.history
         self._history.join(self)
         self._gpupods = GpuPodSink(ledger, logger)
@@ -288,13 +296,13 @@ class Feeds:
         self._devices = DeviceSink(ledger, watchdog, logger)
         self._pods = PodSink(ledger, observer, logger, options.schedulers)
         self.admissions = self._pods.admissions
-        agents = informer.Scope(namespace=names.NODES_NAMESPACE)
         new = functools.partial(informer.Informer, session, clock=options.clock)
+        self._volumes = volume_feeds.VolumeFeeds(session, ledger, clock=options.clock)
         # Pods last: no decision sees one without its node, namespace or GpuPod.
         self._informers: tuple[informer.Informer[Any], ...] = (
             new(resources.NODES, raw.Node, NodeSink(ledger, logger)),
             new(resources.DEVICES, raw.Device, self._devices),
-            new(resources.LEASES, lease.Lease, LeaseSink(watchdog, logger), scope=agents),
+            new(resources.LEASES, lease.Lease, LeaseSink(watchdog, logger), scope=AGENTS),
             new(resources.NAMESPACES, raw.Namespace, namespace_sink.NamespaceSink(ledger)),
             new(resources.POLICIES, wire.PlacementPolicy, policy_sink.PolicySink(ledger, logger)),
             new(resources.GPU_PODS, wire.GpuPod, self._gpupods),
@@ -307,15 +315,15 @@ class Feeds:
             for one in self._informers:
                 group.create_task(one.run())
             group.create_task(self._read_rejected())
+            group.create_task(self._volumes.run())
 
     async def _read_rejected(self) -> None:
         """Read waiting pods again that the memory budget did not admit, as soon as it may; for ever."""
-        *_, pods_ = self._informers
         while True:
             pod = self._pods.budget.next_unkept()
             try:
                 if pod is not None:
-                    await pods_.resync_object(pod)
+                    await self._informers[-1].resync_object(pod)
             except errors.ClientError as error:
                 log.debug("a pod is read again later: %s", error)
                 pod = None

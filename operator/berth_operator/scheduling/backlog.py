@@ -6,8 +6,7 @@ Pods that are demoted, because their search takes long or their binds are refuse
 A pod that did not fit waits for a cluster event that could help it. Of the pods that an event could
 help, the first of each kind are tried at once, and one more for each of the kind that is
 placed; the others back off, longer with each attempt. So a crowd of pods that fit nowhere costs
-little and delays no other pod. How long a pause is stands in `queued_pods.pause`. Time comes in as a number;
-nothing here reads a clock.
+little and delays no other pod. How long a pause is stands in `queued_pods.pause`. No clock is read here.
 """
 
 import heapq
@@ -17,6 +16,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from typing import Final
 
 from berth_operator.scheduling import decisions, queue_order, queued_pods, queues, rotation, wakeups
+from berth_operator.scheduling.pods_by_claim import ChangedClaims, PodsByClaim
 from berth_operator.scheduling.queued_pods import Candidate, Entry, Standing, Turn
 
 FOLLOWING_AT_ONCE: Final = 256  # Of all kinds, when a namespace is suspended or resumed.
@@ -26,10 +26,10 @@ MOST_COMPARED: Final = 4096
 SEARCHED_AT_ONCE: Final = 64
 
 EventWait = tuple[int, decisions.AwaitedEvents]  # The kind of the pods, and what they wait for.
-# Loads change all the time, and help those pods alone that say so.
-ANYTHING: Final[decisions.AwaitedEvents] = frozenset(decisions.ClusterEvent) - {
-    decisions.ClusterEvent.LOAD_CHANGED
-}
+VOLUMES: Final = decisions.ClusterEvent.VOLUME_CHANGED
+# Loads and volumes change all the time, and help those pods alone that say so.
+RARE: Final = {decisions.ClusterEvent.LOAD_CHANGED, VOLUMES}
+ANYTHING: Final[decisions.AwaitedEvents] = frozenset(decisions.ClusterEvent) - RARE
 
 
 class Backlog:
@@ -51,15 +51,13 @@ class Backlog:
         self._backoff = queues.Line[float](self._stands)
         self._unschedulable: dict[EventWait, dict[str, Entry]] = {}
         self._compared = 0  # How often a kind was compared with a node since the last round.
-        # Events for which no pod waits, since all were woken.
-        self._all_woken_by: set[decisions.ClusterEvent] = set()
+        self._all_woken_by: set[decisions.ClusterEvent] = set()  # Events for which no pod waits any more.
         self._woken: dict[str, Entry] = {}
-        self._following = queues.Queues[int, Turn](
-            self._stands, self._suspended
-        )  # The woken pods in backoff, by kind.
-        # Active pods alone.
+        # The woken pods in backoff, by kind; and of active pods those that are raised.
+        self._following = queues.Queues[int, Turn](self._stands, self._suspended)
         self._raised = queues.Lines[queue_order.Group, queue_order.LocalOrder](self._stands)
         self._rotation = rotation.Rotation(self._stands, self._suspended)
+        self._by_claim = PodsByClaim()
         self._allowed = 0
         self._tickets = 0
 
@@ -127,6 +125,7 @@ class Backlog:
 
     def _entered(self, candidate: Candidate, attempts: int = 0) -> Entry:
         self._entries[candidate.uid] = entry = Entry(candidate, candidate.order(self._allowed), attempts)
+        self._by_claim.add(candidate.uid, candidate.demand.claims)
         return entry
 
     def allow(self, most: int) -> None:
@@ -145,6 +144,7 @@ class Backlog:
         if (entry := self._entries.pop(uid, None)) is None:
             return None
         self._leave(entry)
+        self._by_claim.remove(uid, entry.candidate.demand.claims)
         return entry.candidate
 
     def place(self, uid: str) -> Candidate | None:
@@ -246,6 +246,11 @@ class Backlog:
             if not awaited.isdisjoint(changes):
                 self._wake(group, None)
 
+    def volumes_changed(self, claims: ChangedClaims) -> None:
+        """Wake the pods that may be helped by a change of one of these claims; None stands for all."""
+        found = ((uid, self._entries[uid]) for uid in self._by_claim.uids(claims))
+        self._wake({uid: entry for uid, entry in found if VOLUMES in (entry.awaited or ())}, None)
+
     def awaits(self, change: decisions.ClusterEvent) -> bool:
         """Whether a pod waits for such a change."""
         return any(change in awaited for _, awaited in self._unschedulable)
@@ -302,9 +307,8 @@ class Backlog:
         self._sort_in_woken()
         while (place := self._backoff.first()) is not None and place[0] <= now:
             self._activate(self._entries[place[2]])
-        places = queues.walk(
-            (self._active, math.inf), (self._searched, SEARCHED_AT_ONCE if limit else math.inf)
-        )
+        most_searched = SEARCHED_AT_ONCE if limit else math.inf
+        places = queues.walk((self._active, math.inf), (self._searched, most_searched))
         found = (self._entries[uid] for _, _, uid in itertools.islice(places, limit))
         for entry in found if self._raised.empty else queue_order.reordered(list(found), self._first_raised):
             yield entry.candidate

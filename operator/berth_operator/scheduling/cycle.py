@@ -239,9 +239,11 @@ def decision_for(
         if placement is not None:
             return decisions.Bind(candidate.uid, placement)
         counts = reasons.count(search.inventory, question, search.refusals(question, policy))
-        refused[question] = decisions.Wait(
-            candidate.uid, counts, awaited=decisions.awaited_events(counts), cut_short=effort.cut_short
-        )
+        awaited = decisions.awaited_events(counts)
+        if question.demand.claims and awaited is not None:
+            # Whatever refuses it now: with another volume it may suit other nodes.
+            awaited |= {decisions.ClusterEvent.VOLUME_CHANGED}
+        refused[question] = decisions.Wait(candidate.uid, counts, awaited, cut_short=effort.cut_short)
     wait = refused[question]
     return wait if wait.uid == candidate.uid else dataclasses.replace(wait, uid=candidate.uid)
 
@@ -286,6 +288,7 @@ def hold_for(candidate: queued_pods.Candidate, placement: decisions.Placement) -
         amounts=tuple(sorted(demand.amounts + demand.device_resources)),
         shares=allocator.peak_shares(placement.grants),
         host_ports=demand.host_ports,
+        claims=demand.claims,
         priority=candidate.priority,
         labels=candidate.labels,
         anti_affinity=demand.other_pods.anti_affinity if demand.other_pods is not None else (),

@@ -38,6 +38,25 @@ class Reason(enum.StrEnum):
     POD_ANTI_AFFINITY = "PodAntiAffinity"
     REPELLED = "ExistingPodAntiAffinity"
     UNKNOWN_POD_LABELS = "UnknownPodLabels"
+    # The claims of the pod, whatever the node is.
+    CLAIMS_UNREAD = "ClaimsUnread"
+    CLAIM_MISSING = "ClaimMissing"
+    CLAIM_NOT_MADE = "ClaimNotMade"
+    CLAIM_UNREADABLE = "ClaimUnreadable"
+    CLAIM_LOST = "ClaimLost"
+    CLAIM_DELETED = "ClaimDeleted"
+    CLAIM_NOT_OWNED = "ClaimNotOwned"
+    CLAIM_UNBOUND = "ClaimUnbound"
+    CLAIM_IN_USE = "ClaimInUse"
+    VOLUME_MISSING = "VolumeMissing"
+    # Its volumes, and where they can be reached or made.
+    VOLUME_AFFINITY = "VolumeAffinity"
+    VOLUME_ZONE = "VolumeZone"
+    VOLUME_ELSEWHERE = "VolumeElsewhere"
+    VOLUME_TOPOLOGY = "VolumeTopology"
+    STORAGE_CAPACITY = "InsufficientStorageCapacity"
+    NO_VOLUME = "NoVolume"
+    VOLUME_FAILED = "VolumeFailed"
     # The node's cards.
     NOT_PUBLISHED = "NotPublished"
     NO_DEVICE = "NoDevice"
@@ -94,6 +113,7 @@ class ClusterEvent(enum.StrEnum):
     POLICY_CHANGED = "PolicyChanged"
     LOAD_CHANGED = "LoadChanged"
     PODS_CHANGED = "PodsChanged"  # A pod came to any node, left it or has other labels.
+    VOLUME_CHANGED = "VolumeChanged"
 
 
 AwaitedEvents = frozenset[ClusterEvent]
@@ -208,6 +228,23 @@ LIFTED_BY: dict[Reason, frozenset[ClusterEvent]] = {
     Reason.POD_ANTI_AFFINITY: frozenset({ClusterEvent.PODS_CHANGED}),
     Reason.REPELLED: frozenset({ClusterEvent.PODS_CHANGED}),
     Reason.UNKNOWN_POD_LABELS: frozenset({ClusterEvent.PODS_CHANGED}),
+    Reason.CLAIMS_UNREAD: frozenset({ClusterEvent.VOLUME_CHANGED}),
+    Reason.CLAIM_MISSING: frozenset({ClusterEvent.VOLUME_CHANGED}),
+    Reason.CLAIM_NOT_MADE: frozenset({ClusterEvent.VOLUME_CHANGED}),
+    Reason.CLAIM_UNREADABLE: frozenset({ClusterEvent.VOLUME_CHANGED}),
+    Reason.CLAIM_LOST: frozenset({ClusterEvent.VOLUME_CHANGED}),
+    Reason.CLAIM_DELETED: frozenset({ClusterEvent.VOLUME_CHANGED}),
+    Reason.CLAIM_NOT_OWNED: frozenset({ClusterEvent.VOLUME_CHANGED}),
+    Reason.CLAIM_UNBOUND: frozenset({ClusterEvent.VOLUME_CHANGED}),
+    Reason.CLAIM_IN_USE: frozenset({ClusterEvent.VOLUME_CHANGED}),
+    Reason.VOLUME_MISSING: frozenset({ClusterEvent.VOLUME_CHANGED}),
+    Reason.VOLUME_AFFINITY: frozenset({ClusterEvent.VOLUME_CHANGED, ClusterEvent.NODE_CHANGED}),
+    Reason.VOLUME_ZONE: frozenset({ClusterEvent.VOLUME_CHANGED, ClusterEvent.NODE_CHANGED}),
+    Reason.VOLUME_ELSEWHERE: frozenset({ClusterEvent.VOLUME_CHANGED}),
+    Reason.VOLUME_TOPOLOGY: frozenset({ClusterEvent.VOLUME_CHANGED, ClusterEvent.NODE_CHANGED}),
+    Reason.STORAGE_CAPACITY: frozenset({ClusterEvent.VOLUME_CHANGED, ClusterEvent.NODE_CHANGED}),
+    Reason.NO_VOLUME: frozenset({ClusterEvent.VOLUME_CHANGED, ClusterEvent.NODE_CHANGED}),
+    Reason.VOLUME_FAILED: frozenset({ClusterEvent.VOLUME_CHANGED}),
     Reason.NOT_PUBLISHED: frozenset({ClusterEvent.DEVICE_CHANGED}),
     Reason.NO_DEVICE: frozenset({ClusterEvent.DEVICE_CHANGED}),
     Reason.SILENT: frozenset({ClusterEvent.DEVICE_CHANGED}),

@@ -38,6 +38,7 @@ class Hold:
     marked: frozenset[str | int] = frozenset()
     withheld_types: frozenset[str] = frozenset()
     host_ports: tuple[facts.HostPort, ...] = ()
+    claims: tuple[facts.PodClaim, ...] = ()
     by_agent: bool = False
     priority: int = dataclasses.field(default=0, compare=False)
     labels: facts.Labels = dataclasses.field(default=(), compare=False)

@@ -31,6 +31,7 @@ from berth_operator.scheduling.devices import device_facts, requests
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.nodes import facts, labels
 from berth_operator.scheduling.policy import Policy
+from berth_operator.scheduling.volumes import index
 
 
 class Inventory:
@@ -66,6 +67,7 @@ class Inventory:
         self._holders: dict[str, int] = {}
         self.ports = port_usage.PortUsage()
         self.pods = pod_index.PodIndex(self.index)
+        self.volumes = index.Volumes()
         self._vacant: list[int] = []
 
     def __repr__(self) -> str:
@@ -147,6 +149,10 @@ class Inventory:
         """Return which nodes have no taint that keeps a pod with these tolerations away."""
         return self._node_selection.untainted(self.infos, tolerations)
 
+    def nodes_matching(self, terms: tuple[facts.Term, ...]) -> node_table.Mask:
+        """Return which nodes one of these terms selects, by row; kept until a node changes."""
+        return self._node_selection.matching(self.infos, terms)
+
     def named(self, uuids: frozenset[str]) -> node_table.Mask:
         """Return which cards have one of these uuids, by row and slot; kept until a Device changes."""
         return self._card_masks.named(uuids, self.infos, self.table)
@@ -184,10 +190,7 @@ class Inventory:
     def put_device(
         self, device: device_facts.Device, record: uuid_records.Record = uuid_records.NOTHING
     ) -> set[str]:
-        """Apply what an agent published, and what is recorded of its uuids.
-
-        Return the nodes for which it changes something.
-        """
+        """Apply what an agent published and what is recorded of its uuids; return the affected nodes."""
         info = self._info_of(device.node)
         info.published = device
         held = withheld_cards.held(info.holds.values())
@@ -328,6 +331,8 @@ class Inventory:
                 self._write_left(info, name, used)
         if hold.host_ports:
             self.ports.change(info.row, hold.host_ports, sign)
+        if hold.claims:
+            self.volumes.use(hold.uid, hold.claims, info.node or facts.Node(info.name), sign)
         device_counts.take(info, hold, sign)
         if info.name in self.uuid_ownership.watched or withheld_cards.is_odd(
             hold, self.uuid_ownership.of(info.name)

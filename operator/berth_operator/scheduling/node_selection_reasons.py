@@ -15,6 +15,7 @@ from berth_operator.scheduling.decisions import NodeReason, Reason
 from berth_operator.scheduling.nodes import affinity, facts, labels, taints
 
 MOST_SELECTIONS: Final = 1024  # Different ones remembered at once, and how much of memory they may take.
+MOST_MASKS: Final = 256  # Of conditions that volumes have.
 MOST_SELECTIONS_BYTES: Final = 32 << 20
 BYTES_A_THING: Final = 128  # Of what pods name.
 MOST_UNTAINTED: Final = 64  # Different tolerations.
@@ -54,6 +55,7 @@ class NodeSelectionCache:
         self._bytes = 0
         self._labels: labels.Labels | None = None
         self._untainted: dict[tuple[facts.Toleration, ...], node_table.Mask] = {}  # Since the last change.
+        self._masks: dict[tuple[facts.Term, ...], node_table.Mask] = {}  # Since a node has changed.
 
     def get(self, infos: Infos, node_selection: facts.NodeSelection) -> NodeSelectionReasons:
         """Return the reasons of these nodes."""
@@ -94,8 +96,18 @@ class NodeSelectionCache:
             self._untainted[tolerations] = found
         return found
 
+    def matching(self, infos: Infos, terms: tuple[facts.Term, ...]) -> node_table.Mask:
+        """Return which nodes one of these terms selects by their labels; kept until a node changes."""
+        if (mask := self._masks.get(terms)) is None:
+            if len(self._masks) >= MOST_MASKS:
+                self._masks.clear()
+            mask = self.node_labels(infos).matching(facts.NodeSelection(affinity=terms))
+            self._masks[terms] = mask
+        return mask
+
     def node_changed(self, row: int, node: facts.Node | None) -> None:
         """Record what a node is now."""
+        self._masks.clear()
         self._untainted.clear()
         if len(self._changed) >= MOST_CHANGES:
             self.forget()
@@ -107,6 +119,7 @@ class NodeSelectionCache:
     def forget(self) -> None:
         """Forget all reasons, for example because nodes have other rows."""
         self._known.clear()
+        self._masks.clear()
         self._changed.clear()
         self._bytes = 0
         self._labels = None

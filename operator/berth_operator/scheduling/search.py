@@ -276,8 +276,10 @@ class Search:
         return cached
 
     def _changed_since(self, cached: search_memory.CachedScores) -> list[int] | None:
-        """Return the rows to score again; None if that is too long ago to know."""
+        """Return the rows to score again; None if that is too long ago to know, or volumes have changed."""
         table = self.inventory.table
+        if cached.question.demand.claims and cached.volume_version != self.inventory.volumes.version:
+            return None
         changed = table.log.since(cached.version)
         if cached.load_version is None or changed is None:
             return changed
@@ -319,6 +321,7 @@ class Search:
             cached.has_slots = True
             cached.slot[positions] = ranking.slot
         cached.version = inventory.table.version
+        cached.volume_version = inventory.volumes.version
         if cached.load_version is not None:
             cached.load_version = inventory.table.load_log.version
 

@@ -48,6 +48,7 @@ class CachedScores:
     score_epoch: int  # Of the inventory: when it has risen, these scores are void.
     # Where they depend on the measured load: as of which version of its log, else None.
     load_version: int | None = None
+    volume_version: int = 0  # Of the volumes, where the pod has claims.
     has_slots: bool = False
     reasons: dict[int, NodeReason] = dataclasses.field(default_factory=dict)
     reasons_by_class: dict[Hashable, NodeReason] = dataclasses.field(default_factory=dict)

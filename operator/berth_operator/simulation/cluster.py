@@ -17,7 +17,7 @@ from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import allocation_recovery, card_loads, cycle, decisions
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.policy import Policy
-from berth_operator.simulation import defaults, kinds, manifests
+from berth_operator.simulation import defaults, kinds, manifests, storage
 from berth_operator.translate import devices, gpupods, measured_load, nodes, policies, raw
 
 
@@ -34,6 +34,7 @@ class Cluster:
         self._loads: dict[str, card_loads.Loads] = {}
         self._reported_silent: dict[str, bool] = {}
         self._agents_current = True
+        self.inventory.volumes.all_read()
         self._set_policy(policies.DEFAULT)
 
     @property
@@ -70,6 +71,8 @@ class Cluster:
                 policy = policies.read(manifest.value)
                 assert isinstance(policy, Policy), "read when it was parsed"  # noqa: S101
                 self._set_policy(policy)
+            case _:
+                storage.apply(self.inventory.volumes, manifest)
         self._agents_current = False
 
     def remove(self, kind: str, namespace: str, name: str) -> None:
@@ -90,6 +93,8 @@ class Cluster:
                 self.ledger.loads.forget(name)
             case "PlacementPolicy" if name == names.DEFAULT_POLICY:
                 self._set_policy(policies.DEFAULT)
+            case _:
+                storage.remove(self.inventory.volumes, kind, namespace, name)
         self._agents_current = False
 
     def _apply_node(self, node: raw.Node) -> None:

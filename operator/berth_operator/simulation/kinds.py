@@ -21,7 +21,7 @@ from berth_crds import device, gpupod, names, policy, wire
 from berth_crds.client import lease
 from berth_operator.simulation import input_errors
 from berth_operator.simulation.input_errors import InputError
-from berth_operator.translate import devices, policies, quantities, raw
+from berth_operator.translate import devices, policies, quantities, raw, raw_volumes
 
 # The PriorityClasses that every cluster has.
 SYSTEM_CLASSES: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
@@ -260,5 +260,10 @@ KINDS: Final = (
         model=policy.PlacementPolicy,
         faults=_of_policy,
     ),
+    Kind("PersistentVolumeClaim", "v1", raw_volumes.Claim, namespaced=True),
+    Kind("PersistentVolume", "v1", raw_volumes.Volume),
+    Kind("StorageClass", "storage.k8s.io/v1", raw_volumes.StorageClass),
+    Kind("CSIDriver", "storage.k8s.io/v1", raw_volumes.CsiDriver),
+    Kind("CSIStorageCapacity", "storage.k8s.io/v1", raw_volumes.Capacity, namespaced=True),
 )
 BY_GROUP_AND_NAME: Final = {(group(kind.version), kind.name): kind for kind in KINDS}

@@ -365,9 +365,5 @@ def _constraints(spec: raw.PodSpec) -> Iterator[Refusal]:
 
 # Ignoring one of these would place the pod where it must not run.
 UNSERVED_CONSTRAINTS: Final[dict[str, Callable[[raw.PodSpec], bool]]] = {
-    "persistent volume claims": lambda spec: any(
-        volume.persistent_volume_claim is not None or volume.ephemeral is not None
-        for volume in spec.volumes or ()
-    ),
     "resource claims": lambda spec: bool(spec.resource_claims),
 }

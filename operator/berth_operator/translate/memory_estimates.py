@@ -58,6 +58,12 @@ def of_labels(labels: facts.Labels) -> int:
     return ITEM * len(labels) + sum(map(sys.getsizeof, itertools.chain.from_iterable(labels)))
 
 
+def of_claims(claims: Sequence[facts.PodClaim]) -> int:
+    """Return the bytes of the claims of a pod."""
+    words = itertools.chain.from_iterable((one.namespace, one.name, one.owned_by) for one in claims)
+    return ITEM * len(claims) + sum(map(sys.getsizeof, words)) if claims else 0
+
+
 def of_bound_request(
     amounts: facts.Amounts, expected: held_devices.ExpectedDevices, ports: Sequence[facts.HostPort]
 ) -> int:

@@ -118,7 +118,7 @@ def waiting_key(pod: raw.Pod) -> bytes:
         if key in ANNOTATIONS or names.GROUP in key  # Unknown keys of the group are refused.
     }
     labels = {key: value for key, value in pod.metadata.labels.items() if reads_label(key)}
-    return _encoder.encode((pod.spec, annotations_read, labels, *_seen_by_others(pod)))
+    return _encoder.encode((_without_volumes(pod.spec), annotations_read, labels, *_seen_by_others(pod)))
 
 
 def _seen_by_others(pod: raw.Pod) -> tuple[object, ...]:
@@ -132,6 +132,11 @@ def _seen_by_others(pod: raw.Pod) -> tuple[object, ...]:
     }
 
 
+def _without_volumes(spec: raw.PodSpec) -> raw.PodSpec:
+    """Return a spec without its volumes: claims are read of each pod, and names of volumes may be random."""
+    return msgspec.structs.replace(spec, volumes=None) if spec.volumes else spec
+
+
 def reads_label(key: str) -> bool:
     """Whether the request of a waiting pod depends on a label: it is read, or refused."""
     return key in LABELS or key.startswith(GROUP)
@@ -141,7 +146,7 @@ def bound_key(pod: raw.Pod) -> bytes:
     """Return the key of a bound pod: all that its request depends on, without its node and allocation."""
     annotations_read = {key: value for key, value in pod.metadata.annotations.items() if key in ANNOTATIONS}
     labels = {key: value for key, value in pod.metadata.labels.items() if key in LABELS}
-    spec = msgspec.structs.replace(pod.spec, node_name="")
+    spec = msgspec.structs.replace(pod.spec, node_name="", volumes=None)
     return _encoder.encode((spec, annotations_read, labels, *_seen_by_others(pod)))
 
 

@@ -21,6 +21,7 @@ from berth_operator.scheduling import allocation_recovery, decisions, holds, que
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import (
+    claims,
     delivery,
     demands,
     device_requests,
@@ -108,6 +109,7 @@ def classify(pod: raw.Pod) -> ClassifiedPod:
     pod_request = cached_request(pod)
     waiting = _candidate(pod, pod_request)
     size = pod_request.byte_size + memory_estimates.of_labels(waiting.labels)
+    size += memory_estimates.of_claims(waiting.demand.claims)
     return WaitingPod(waiting, gated=bool(pod.spec.scheduling_gates), byte_size=size)
 
 
@@ -160,16 +162,22 @@ def candidate(pod: raw.Pod) -> queued_pods.Candidate:
 
 
 def _candidate(pod: raw.Pod, pod_request: PodRequest) -> queued_pods.Candidate:
+    demand, faults = pod_request.demand, pod_request.faults
+    if pod.spec.volumes and (found := claims.of_pod(pod)):
+        if (too_many := claims.too_many(found)) is not None:
+            faults = (*faults, too_many)
+        else:
+            demand = dataclasses.replace(demand, claims=found)
     return queued_pods.Candidate(
         uid=pod.metadata.uid,
         namespace=pod.metadata.namespace,
         name=pod.metadata.name,
         request=pod_request.request,
-        demand=pod_request.demand,
+        demand=demand,
         priority=device_requests.priority(pod),
         label=device_requests.label_priority(pod),
         created=pod.metadata.creation_timestamp,
-        faults=pod_request.faults,
+        faults=faults,
         small=pod_request.small,
         without_devices=pod_request.without_devices,
         labels=_labels(pod),
@@ -258,6 +266,7 @@ def read_bound(pod: raw.Pod) -> BoundPod:
         marked=held.marked,
         withheld_types=held.withheld_types,
         host_ports=bound_request.host_ports,
+        claims=claims.of_pod(pod) if pod.spec.volumes else (),
         priority=device_requests.priority(pod),
         labels=_labels(pod),
         start=pod.status.start_time or "",
@@ -269,6 +278,7 @@ def read_bound(pod: raw.Pod) -> BoundPod:
     node_selection = _unadmitted(pod)
     large = node_selection is not None or nameless is not None
     weight = memory_estimates.of_labels(hold.labels) + memory_estimates.of_terms(hold.anti_affinity)
+    weight += memory_estimates.of_claims(hold.claims)
     weight += memory_estimates.of_bound(hold, nameless, node_selection) if large else 0
     return BoundPod(hold, held.fault, bound_request.sample, nameless, node_selection, weight)
 

@@ -151,10 +151,17 @@ class TopologySpreadConstraint(wire.Struct, frozen=True):
     match_label_keys: tuple[str, ...] | None = None
 
 
-class Volume(wire.Struct, frozen=True):
-    """Only whether a volume is claimed."""
+class ClaimSource(wire.Struct, frozen=True):
+    """The claim of a volume, by its name."""
 
-    persistent_volume_claim: Presence | None = None
+    claim_name: str = ""
+
+
+class Volume(wire.Struct, frozen=True):
+    """A volume, and only whether and how it is claimed."""
+
+    name: str = ""
+    persistent_volume_claim: ClaimSource | None = None
     ephemeral: Presence | None = None
 
 

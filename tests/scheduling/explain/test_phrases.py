@@ -10,7 +10,7 @@ from berth_operator.scheduling.deficits import Deficit, Unit
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.explain import phrases
 from berth_operator.scheduling.nodes import facts
-from scheduling.explain import scenes
+from scheduling.explain import scenes, volume_phrases
 from support import builders
 
 GIB = builders.GIB
@@ -45,6 +45,7 @@ REASONS: dict[Reason, tuple[str, str, str]] = {
         "1 does not match the node selector or affinity",
         "2 do not match the node selector or affinity",
     ),
+    **volume_phrases.REASONS,
     Reason.HOST_PORT_TAKEN: (
         "80/TCP",
         "1 has host port 80/TCP in use",

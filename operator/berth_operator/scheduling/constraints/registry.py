@@ -17,6 +17,7 @@ from berth_operator.scheduling.constraints import (
     arrangement,
     card_memory,
     cards,
+    claims,
     constraint,
     counted_devices,
     delivery,
@@ -30,6 +31,8 @@ from berth_operator.scheduling.constraints import (
     resources,
     taints_and_affinity,
     topology_spread,
+    volume_provisioning,
+    volume_topology,
 )
 from berth_operator.scheduling.constraints.constraint import Constraint, DependsOn, FailedPlacement
 from berth_operator.scheduling.constraints.query import Query
@@ -38,7 +41,10 @@ from berth_operator.scheduling.devices import allocator, requests
 from berth_operator.scheduling.wording import Words
 
 CONSTRAINTS: Final[tuple[Constraint, ...]] = (
+    claims.CONSTRAINT,  # The same for all nodes, so that it alone is reported.
     taints_and_affinity.CONSTRAINT,
+    volume_topology.CONSTRAINT,
+    volume_provisioning.CONSTRAINT,
     agent_state.CONSTRAINT,
     delivery.CONSTRAINT,
     device_state.CONSTRAINT,

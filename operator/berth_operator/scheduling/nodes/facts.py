@@ -198,6 +198,23 @@ class OtherPods:
         return sum(one.size for one in (*self.selectors, *repelling))
 
 
+ClaimKey = tuple[str, str]  # The namespace and the name of a PersistentVolumeClaim.
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PodClaim:
+    """A PersistentVolumeClaim that a pod uses; one of an ephemeral volume must be `owned_by` this pod."""
+
+    namespace: str
+    name: str
+    owned_by: str = ""
+
+    @property
+    def key(self) -> ClaimKey:
+        """What identifies the claim."""
+        return self.namespace, self.name
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Demand:
     """What a pod asks of a node apart from cards.
@@ -217,13 +234,14 @@ class Demand:
     delivery: delivery_methods.DeliveryMethod = delivery_methods.ALL
     is_counted: bool = False
     other_pods: OtherPods | None = None
+    claims: tuple[PodClaim, ...] = ()
 
     @property
     def size(self) -> int:
         """How many things are named, which is what it takes of memory."""
         others = self.other_pods.size if self.other_pods is not None else 0
-        amounts = len(self.amounts) + len(self.device_resources)
-        return amounts + self.node_selection.size + len(self.host_ports) + others
+        lists = self.amounts, self.device_resources, self.host_ports, self.claims
+        return sum(map(len, lists)) + self.node_selection.size + others
 
 
 NO_DEMAND: Final = Demand()

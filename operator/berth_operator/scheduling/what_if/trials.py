@@ -45,6 +45,8 @@ def order_of_victims(info: node_info.NodeInfo) -> list[Hold]:
 def inventory_of(survey: NodeSurvey, scenario: Scenario) -> Inventory:
     """Return an inventory of the one node of a scenario."""
     copy = Inventory(exclusive_replicas=survey.inventory.exclusive_replicas)
+    if scenario.demand.claims:
+        copy.volumes = survey.inventory.volumes.for_trial(scenario.demand.claims, scenario.node.name)
     copy.put_node(scenario.node)
     if scenario.device is not None:
         copy.put_device(scenario.device)

@@ -1,0 +1,319 @@
+"""Gets the claims of a pod their volumes, as a step before the pod is bound.
+
+The pod is assumed on its node, so that its cards are held meanwhile. For each claim that waits for a node,
+either a volume that exists is marked as meant for it, or the node is written on it as selected, so that its
+provisioner makes a volume there. Then Kubernetes binds both, and only after that is the pod bound.
+
+All that counts is in the API, and nothing is concluded from an answer. Every write names the revision that
+was read, and after it the claim is read again: a write that is lost, or of which the answer is lost, is found
+done or is repeated. A process that ends at any moment leaves claims that are not selected, selected or bound;
+whoever leads next reads them, decides for the node that is selected, and goes on here. A write that arrives
+late finds another revision, or selects a node that the next leader then finds selected.
+
+A provisioner that cannot make the volume takes the node off the claim again. Then the pod's hold is released,
+and the node is passed over for a time. The same is done if the volumes take too long.
+"""
+
+import asyncio
+import contextlib
+import dataclasses
+import functools
+import logging
+import math
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar, assert_never
+
+from berth_crds import tasks
+from berth_operator.engine import decision_records, ports
+from berth_operator.engine.ledger import Ledger
+from berth_operator.scheduling import decisions, queued_pods
+from berth_operator.scheduling.volumes import facts, matching
+
+log = logging.getLogger(__name__)
+
+LONGEST_SECONDS: Final = (
+    300.0  # A slower volume is waited for again later; meanwhile others may have the cards.
+)
+PASSED_OVER_SECONDS: Final = 30.0
+READ_SECONDS: Final = 10.0  # Claims are read again after this time even if the watch shows no change.
+RETRY_SECONDS: Final = 0.5  # After a call without a clear answer.
+REPORTED_AFTER_SECONDS: Final = 2.0
+CALLS_AT_ONCE: Final = 16
+
+
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Ready:
+    """All claims of the pod are bound to volumes that its node can reach."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Failed:
+    """No volume came for a claim on that node: the node is passed over for a time."""
+
+    message: str
+    claim: facts.ClaimKey
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Waiting:
+    """A claim has no volume yet; it is read again when it changes, or after so many seconds."""
+
+    message: str = ""
+    seconds: float = READ_SECONDS
+
+
+Outcome = Ready | Failed | ports.Refused | ports.Unsent
+OnOutcome = Callable[[queued_pods.Candidate, decisions.Placement, Outcome], None]
+READY: Final = Ready()
+AT_ONCE: Final = Waiting(seconds=0.0)
+
+
+@dataclasses.dataclass(slots=True)
+class _Step:
+    """The claims of one pod on their way to volumes.
+
+    `selected` are those that surely had its node once, `ready` those whose volumes its node can surely reach.
+    """
+
+    candidate: queued_pods.Candidate
+    node: str
+    began: float
+    ready: set[facts.ClaimKey]
+    selected: set[facts.ClaimKey] = dataclasses.field(default_factory=set)
+    reported: str = ""
+
+    @property
+    def open(self) -> list[facts.ClaimKey]:
+        """The claims whose volumes are not there yet."""
+        keys = (one.key for one in self.candidate.demand.claims)
+        return [key for key in keys if key not in self.ready]
+
+
+class VolumeBinder:
+    """Gets claims their volumes; `on_outcome` is called with what became of those of each pod.
+
+    While a pod waits for long, `on_delay` is called with what it waits for.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        writer: ports.Writer,
+        clock: ports.Clock,
+        records: decision_records.DecisionRecords,
+    ) -> None:
+        self._ledger = ledger
+        self._volumes = ledger.inventory.volumes
+        self._writer = writer
+        self._clock = clock
+        self._records = records
+        self._calls = asyncio.Semaphore(CALLS_AT_ONCE)
+        self._tasks: dict[str, asyncio.Task[None]] = {}  # By the uid of the pod.
+        self._passed_over: dict[tuple[facts.ClaimKey, str], float] = {}  # Until when, the first one first.
+        self.on_outcome: OnOutcome = lambda *_: None
+        self.on_delay: Callable[[queued_pods.Candidate, str], None] = lambda *_: None
+
+    # ------------------------------------------------------------ nodes that are passed over
+
+    def next_due(self) -> float | None:
+        """Return when a node is no longer passed over."""
+        return next(iter(self._passed_over.values()), None)
+
+    def resume_due(self, now: float) -> None:
+        """No longer pass over the nodes whose time has come."""
+        for (claim, node), until in list(self._passed_over.items()):
+            if until > now:
+                break
+            del self._passed_over[claim, node]
+            self._volumes.pass_over(claim, node, passed=False)
+
+    def pass_over(self, claim: facts.ClaimKey, node: str) -> None:
+        """Place no pod with this claim on a node for a time."""
+        self._passed_over.pop((claim, node), None)
+        self._passed_over[claim, node] = self._clock() + PASSED_OVER_SECONDS
+        self._volumes.pass_over(claim, node)
+
+    # ------------------------------------------------------------ the step of one pod
+
+    def is_needed(self, candidate: queued_pods.Candidate) -> bool:
+        """Whether a claim of a pod has no volume yet."""
+        claims = candidate.demand.claims
+        return bool(claims) and any(one.key not in self._bound(candidate) for one in claims)
+
+    def _bound(self, candidate: queued_pods.Candidate) -> set[facts.ClaimKey]:
+        """Return the claims that are bound; the decision depended on where their volumes can be reached."""
+        found = (self._volumes.claims.get(one.key) for one in candidate.demand.claims)
+        return {claim.key for claim in found if claim is not None and claim.is_bound}
+
+    def start(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> None:
+        """Begin to get the claims of an assumed pod their volumes."""
+        if (before := self._tasks.get(candidate.uid)) is not None:
+            before.cancel()
+        self._ledger.assumed_pods.awaiting_volumes.add(candidate.uid)
+        task = asyncio.create_task(self._run(candidate, placement), name=f"volumes of {candidate.title}")
+        self._tasks[candidate.uid] = task
+        task.add_done_callback(functools.partial(self._ended, candidate.uid))
+
+    def _ended(self, uid: str, task: asyncio.Task[None]) -> None:
+        self._leave(uid, task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # The hold stays assumed: its cards are withheld, and never given out twice.
+            log.error("%s failed", task.get_name(), exc_info=error)
+            self._records.bind_failed()
+
+    def _leave(self, uid: str, task: asyncio.Task[None] | None) -> bool:
+        """Forget the step of a pod, unless another one has begun meanwhile; return whether it was known."""
+        if self._tasks.get(uid) is not task:
+            return False
+        del self._tasks[uid]
+        self._ledger.assumed_pods.volumes_there(uid)
+        return True
+
+    async def stop(self) -> None:
+        """End all steps under way: whoever leads next reads what was done, and goes on."""
+        await tasks.end(list(self._tasks.values()))
+
+    async def _run(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> None:
+        step = _Step(candidate, placement.node, self._clock(), self._bound(candidate))
+        with self._ledger.volumes.following(step.open) as changed:
+            outcome = await self._until_ready(step, changed)
+        if self._leave(candidate.uid, asyncio.current_task()):
+            self.on_outcome(candidate, placement, outcome)
+
+    async def _until_ready(self, step: _Step, changed: asyncio.Event) -> Outcome:
+        while True:
+            changed.clear()
+            found = await self._advance(step)
+            if not isinstance(found, Waiting):
+                return found
+            self._report(step, found)
+            left = step.began + LONGEST_SECONDS - self._clock()
+            if left <= 0:
+                claim = step.open[0]
+                return Failed(
+                    f"the volume of claim {claim[1]} was not there within {LONGEST_SECONDS:g} s", claim
+                )
+            soon = math.inf if step.reported else REPORTED_AFTER_SECONDS
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(found.seconds, left, soon)):
+                    await changed.wait()
+
+    def _report(self, step: _Step, waiting: Waiting) -> None:
+        """Tell what a pod waits for, once it takes long."""
+        late = self._clock() - step.began >= REPORTED_AFTER_SECONDS
+        if late and waiting.message not in {"", step.reported}:
+            step.reported = waiting.message
+            self.on_delay(step.candidate, waiting.message)
+
+    async def _advance(self, step: _Step) -> Outcome | Waiting:
+        """Do for each claim what can be done now; return the outcome, or what is waited for."""
+        waiting: list[Waiting] = []
+        for key in step.open:
+            if not self._ledger.assumed_pods.is_current(step.candidate.uid):
+                known = self._ledger.assumed_pods.get(step.candidate.uid)
+                return ports.Unsent(edited=known is not None and known.candidate != step.candidate)
+            found = await self._advance_claim(step, key)
+            if isinstance(found, Waiting):
+                waiting.append(found)
+            elif isinstance(found, Ready):
+                step.ready.add(key)
+            else:
+                return found
+        return min(waiting, key=lambda one: one.seconds, default=READY)
+
+    async def _advance_claim(self, step: _Step, key: facts.ClaimKey) -> Outcome | Waiting:
+        """Read a claim, and do the next thing for it."""
+        if (known := self._volumes.claims.get(key)) is None:
+            return ports.Unsent()  # It was deleted: the next decision says so.
+        match claim := await self._call(self._writer.volumes.read_claim, known):
+            case ports.Gone():
+                self._ledger.volumes.claim_gone(key, known.uid)
+                return ports.Unsent()
+            case ports.Unknown(message):
+                return Waiting(message, RETRY_SECONDS)
+            case facts.Claim():
+                self._ledger.volumes.claim_read(claim)
+                return await self._advance_to(step, claim)
+        assert_never(claim)
+
+    async def _advance_to(self, step: _Step, claim: facts.Claim) -> Outcome | Waiting:
+        """Do the next thing for a claim as it is now."""
+        if claim.is_deleted or claim.is_lost or claim.selected_node not in {"", step.node}:
+            return ports.Unsent()  # The next decision depends on that.
+        if claim.is_bound:
+            return await self._check_volume(step, claim)
+        if claim.volume:
+            return Waiting(f"claim {claim.name} is being bound to volume {claim.volume}")
+        if claim.selected_node:
+            step.selected.add(claim.key)
+            return Waiting(f"the volume of claim {claim.name} is being made for node {step.node}")
+        if claim.key in step.selected:
+            return Failed(f"the provisioner could make no volume for claim {claim.name} there", claim.key)
+        if volume := self._volumes.assumed_volume(claim.key, step.candidate.uid):
+            return await self._reserve(claim, volume)
+        answer = await self._call(self._writer.volumes.select_node, claim, step.node)
+        if isinstance(answer, ports.Written):
+            step.selected.add(claim.key)
+        return _after(answer)
+
+    async def _reserve(self, claim: facts.Claim, name: str) -> Outcome | Waiting:
+        """Mark a volume that exists as meant for a claim, unless it is so already."""
+        match volume := await self._read_volume(name):
+            case facts.Volume() if volume.claim is None:
+                return _after(await self._call(self._writer.volumes.reserve_volume, volume, claim))
+            case facts.Volume() if matching.is_meant_for(volume, claim):
+                if not volume.claim_uid:
+                    return _after(await self._call(self._writer.volumes.reserve_volume, volume, claim))
+                return Waiting(f"claim {claim.name} is being bound to volume {name}")
+            case Waiting():
+                return volume
+            case _:
+                return ports.Unsent()  # Another claim was faster, or it is gone.
+
+    async def _check_volume(self, step: _Step, claim: facts.Claim) -> Outcome | Waiting:
+        """Return whether the node can reach the volume that a claim has got."""
+        match volume := await self._read_volume(claim.volume):
+            case facts.Volume():
+                info = self._ledger.inventory.node(step.node)
+                node = info.node if info is not None else None
+                there = node is not None and matching.reachable(volume, node)
+                return READY if there and volume.claim_uid == claim.uid else ports.Unsent()
+            case Waiting():
+                return volume
+            case _:
+                return ports.Unsent()
+
+    async def _read_volume(self, name: str) -> facts.Volume | ports.Gone | Waiting:
+        volume = await self._call(self._writer.volumes.read_volume, name)
+        if isinstance(volume, ports.Unknown):
+            return Waiting(volume.message, RETRY_SECONDS)
+        if isinstance(volume, ports.Gone):
+            self._volumes.drop_volume(name)
+        else:
+            self._ledger.volumes.volume_read(volume)
+        return volume
+
+    async def _call(self, call: Callable[..., Awaitable[T]], *args: object) -> T | ports.Unknown:
+        """Return the answer to a call, a few of which are sent at once, and only while the lead is sure."""
+        async with self._calls:
+            await self._writer.wait_until_leading()
+            try:
+                return await call(*args)
+            except Exception as error:
+                log.exception("a claim or a volume cannot be read or written")
+                return ports.Unknown(str(error) or type(error).__name__)
+
+
+def _after(answer: ports.Written | ports.Refused | ports.Unknown) -> ports.Refused | Waiting:
+    """Return what follows a write: whatever the answer was, the claim is read again, unless it is refused."""
+    match answer:
+        case ports.Written():
+            return AT_ONCE
+        case ports.Unknown(message):
+            return Waiting(message, RETRY_SECONDS)
+        case ports.Refused():
+            return answer
+    assert_never(answer)

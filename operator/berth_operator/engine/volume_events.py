@@ -1,0 +1,67 @@
+"""The part of the ledger that follows claims, PersistentVolumes and storage.
+
+A change wakes the pods that wait with a claim that it is about, and those binds that wait for it.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Iterable, Iterator
+
+from berth_operator.engine import pod_revisions
+from berth_operator.scheduling.backlog import Backlog
+from berth_operator.scheduling.pods_by_claim import ChangedClaims
+from berth_operator.scheduling.volumes import facts, index
+
+
+class VolumeEvents:
+    """Applies events to the volumes of an inventory, and wakes those who wait for them."""
+
+    def __init__(self, volumes: index.Volumes, backlog: Backlog, wake: asyncio.Event) -> None:
+        self.volumes = volumes
+        self._backlog = backlog
+        self._wake = wake
+        self._waiting: dict[facts.ClaimKey, dict[asyncio.Event, None]] = {}
+        volumes.on_change = self._changed
+
+    def _changed(self, claims: ChangedClaims) -> None:
+        self._backlog.volumes_changed(claims)
+        self._wake.set()
+        for key in list(self._waiting) if claims is None else claims:
+            for event in self._waiting.get(key, ()):
+                event.set()
+
+    @contextlib.contextmanager
+    def following(self, claims: Iterable[facts.ClaimKey]) -> Iterator[asyncio.Event]:
+        """Yield an event that is set whenever one of these claims may have changed."""
+        event, keys = asyncio.Event(), tuple(claims)
+        for key in keys:
+            self._waiting.setdefault(key, {})[event] = None
+        try:
+            yield event
+        finally:
+            for key in keys:
+                del self._waiting[key][event]
+                if not self._waiting[key]:
+                    del self._waiting[key]
+
+    def claim_read(self, claim: facts.Claim) -> None:
+        """Record a claim that was read beside the watch, unless the watch has shown a later revision."""
+        known = self.volumes.claims.get(claim.key)
+        if known is None or _is_later(claim.version, known.version):
+            self.volumes.put_claim(claim)
+
+    def claim_gone(self, key: facts.ClaimKey, uid: str) -> None:
+        """Record that a claim was not found, unless the watch has shown another one of its name."""
+        known = self.volumes.claims.get(key)
+        if known is not None and known.uid == uid:
+            self.volumes.drop_claim(key)
+
+    def volume_read(self, volume: facts.Volume) -> None:
+        """Record a PersistentVolume that was read beside the watch, unless a later revision is known."""
+        known = self.volumes.volumes.get(volume.name)
+        if known is None or _is_later(volume.version, known.version):
+            self.volumes.put_volume(volume)
+
+
+def _is_later(version: str, known: str) -> bool:
+    return pod_revisions.Revision.of(version).number > pod_revisions.Revision.of(known).number

@@ -1,0 +1,225 @@
+"""What is known of claims, PersistentVolumes and storage, kept up to date by events.
+
+A claim that waits for its first pod gets a node with the first of its pods that is assumed to be placed:
+from then on the claim is pinned to that node, before anything is written. Likewise a PersistentVolume that is
+chosen for a pod is reserved for it at once. So two pods of one round never choose otherwise for the same
+claim, nor the same volume twice. Both end with the hold of the pod.
+"""
+
+import collections
+import copy
+import dataclasses
+from collections.abc import Callable, Iterable
+
+from berth_operator.scheduling.nodes import facts as nodes
+from berth_operator.scheduling.pods_by_claim import ChangedClaims
+from berth_operator.scheduling.volumes import facts, matching
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Assumed:
+    """What is assumed for one claim of a pod that is placed: the node, and the volume that is chosen."""
+
+    node: str
+    volume: str = ""
+
+
+class Volumes:
+    """Claims, volumes, classes, drivers and capacities; and which pods use which claims.
+
+    `on_change` is called with the claims for which something has changed.
+    """
+
+    def __init__(self) -> None:
+        self.version = 0  # Rises with each change that an answer may depend on.
+        self.is_read = False  # Whether all has been read once.
+        self.claims: dict[facts.ClaimKey, facts.Claim] = {}
+        self.volumes: dict[str, facts.Volume] = {}
+        self.classes: dict[str, facts.StorageClass] = {}
+        self.capacities: dict[str, dict[facts.ClaimKey, facts.Capacity]] = {}  # By class, then by key.
+        self.tracking_drivers: frozenset[str] = frozenset()  # Whose CSIStorageCapacities count.
+        self.passed_over: dict[facts.ClaimKey, frozenset[str]] = {}  # Nodes whose volumes could not be made.
+        self._by_class: dict[str, dict[str, None]] = {}  # The names of volumes.
+        self._users: dict[facts.ClaimKey, collections.Counter[str]] = {}  # How many pods on which nodes.
+        self._assumed: dict[facts.ClaimKey, dict[str, Assumed]] = {}  # By claim, then by the uid of the pod.
+        self._reserved: dict[str, str] = {}  # The uid of the pod for which a volume is reserved, by volume.
+        self.on_change: Callable[[ChangedClaims], None] = lambda _: None
+
+    def _changed(self, claims: ChangedClaims) -> None:
+        self.version += 1
+        self.on_change(claims)
+
+    # ------------------------------------------------------------ events
+
+    def all_read(self) -> None:
+        """Record that everything has been read once."""
+        self.is_read = True
+        self._changed(None)
+
+    def put_claim(self, claim: facts.Claim) -> None:
+        """Record a new or changed claim."""
+        before = self.claims.get(claim.key)
+        self.claims[claim.key] = claim
+        if before != claim:
+            self._changed({claim.key})
+
+    def drop_claim(self, key: facts.ClaimKey) -> None:
+        """Forget a claim."""
+        if self.claims.pop(key, None) is not None:
+            self._changed({key})
+
+    def put_volume(self, volume: facts.Volume) -> None:
+        """Record a new or changed PersistentVolume."""
+        before = self.volumes.get(volume.name)
+        self.volumes[volume.name] = volume
+        if before == volume:
+            return
+        if before is not None:
+            self._leave_class(before)
+        self._by_class.setdefault(volume.storage_class, {})[volume.name] = None
+        # One without a claim may serve any.
+        self._changed(None if volume.claim is None else {volume.claim})
+
+    def drop_volume(self, name: str) -> None:
+        """Forget a PersistentVolume."""
+        if (volume := self.volumes.pop(name, None)) is not None:
+            self._leave_class(volume)
+            self._changed(None if volume.claim is None else {volume.claim})
+
+    def _leave_class(self, volume: facts.Volume) -> None:
+        of_class = self._by_class[volume.storage_class]
+        del of_class[volume.name]
+        if not of_class:
+            del self._by_class[volume.storage_class]
+
+    def put_class(self, storage_class: facts.StorageClass) -> None:
+        """Record a new or changed StorageClass."""
+        if self.classes.get(storage_class.name) != storage_class:
+            self.classes[storage_class.name] = storage_class
+            self._changed(None)
+
+    def drop_class(self, name: str) -> None:
+        """Forget a StorageClass."""
+        if self.classes.pop(name, None) is not None:
+            self._changed(None)
+
+    def put_driver(self, name: str, *, tracks_capacity: bool) -> None:
+        """Record whether the capacities that a CSI driver reports are to be heeded."""
+        others = self.tracking_drivers - {name}
+        tracking = others | {name} if tracks_capacity else others
+        if tracking != self.tracking_drivers:
+            self.tracking_drivers = tracking
+            self._changed(None)
+
+    def put_capacity(self, capacity: facts.Capacity) -> None:
+        """Record a new or changed capacity; its class never changes."""
+        of_class = self.capacities.setdefault(capacity.storage_class, {})
+        if of_class.get(capacity.key) != capacity:
+            of_class[capacity.key] = capacity
+            self._changed(None)
+
+    def drop_capacity(self, key: facts.ClaimKey) -> None:
+        """Forget a capacity."""
+        for name, of_class in list(self.capacities.items()):
+            if of_class.pop(key, None) is not None:
+                self._changed(None)
+            if not of_class:
+                del self.capacities[name]
+
+    def pass_over(self, claim: facts.ClaimKey, node: str, *, passed: bool = True) -> None:
+        """Record that the volume of a claim could not be made on a node, or that it may be tried again."""
+        others = self.passed_over.pop(claim, frozenset()) - {node}
+        if found := others | {node} if passed else others:
+            self.passed_over[claim] = found
+        self._changed({claim})
+
+    # ------------------------------------------------------------ pods
+
+    def use(self, uid: str, claims: Iterable[nodes.PodClaim], node: nodes.Node, sign: int) -> None:
+        """Count the claims of a pod as used on a node, or with sign -1 as not used any more.
+
+        What its claims still lack is assumed for it, and forgotten with it.
+        """
+        keys = [claim.key for claim in claims]
+        if sign > 0:
+            self._assume(uid, keys, node)
+        for key in keys:
+            users = self._users.setdefault(key, collections.Counter())
+            users[node.name] += sign
+            if not users[node.name]:
+                del users[node.name]
+            if not users:
+                del self._users[key]
+            if sign < 0:
+                self._withdraw(uid, key)
+        self.version += 1
+        if sign < 0:
+            self.on_change(set(keys))
+
+    def _assume(self, uid: str, keys: Iterable[facts.ClaimKey], node: nodes.Node) -> None:
+        waiting = [claim for key in keys if (claim := self.claims.get(key)) and self.is_delayed(claim)]
+        unclaimed = [claim for claim in waiting if not self.node_of(claim)]
+        chosen = matching.choose(self, unclaimed, node)
+        for claim in waiting:
+            volume = chosen.get(claim.key)
+            assumed = Assumed(node.name, volume.name if volume is not None else "")
+            self._assumed.setdefault(claim.key, {})[uid] = assumed
+            if volume is not None:
+                self._reserved[volume.name] = uid
+
+    def _withdraw(self, uid: str, key: facts.ClaimKey) -> None:
+        if (of_claim := self._assumed.get(key)) is None or (gone := of_claim.pop(uid, None)) is None:
+            return
+        if self._reserved.get(gone.volume) == uid:
+            del self._reserved[gone.volume]
+        if not of_claim:
+            del self._assumed[key]
+
+    def for_trial(self, claims: Iterable[nodes.PodClaim], node: str) -> "Volumes":
+        """Return the same volumes, used by the pods of other nodes alone as far as these claims matter."""
+        trial = copy.copy(self)
+        trial.keep_elsewhere([claim.key for claim in claims], node)
+        return trial
+
+    def keep_elsewhere(self, claims: Iterable[facts.ClaimKey], node: str) -> None:
+        """Keep of the pods only what those on other nodes do with these claims; all of it in new tables."""
+        users, assumed = self._users, self._assumed
+        self.on_change = lambda _: None
+        self._reserved, self._users, self._assumed = dict(self._reserved), {}, {}
+        for key in claims:
+            elsewhere = {at: count for at, count in users.get(key, {}).items() if at != node}
+            kept = {uid: one for uid, one in assumed.get(key, {}).items() if one.node != node}
+            if elsewhere:
+                self._users[key] = collections.Counter(elsewhere)
+            if kept:
+                self._assumed[key] = kept
+
+    # ------------------------------------------------------------ asking
+
+    def is_delayed(self, claim: facts.Claim) -> bool:
+        """Whether a claim gets its volume only once a pod that uses it has a node."""
+        storage_class = self.classes.get(claim.storage_class)
+        return not claim.volume and storage_class is not None and storage_class.waits_for_pod
+
+    def is_used(self, claim: facts.ClaimKey) -> bool:
+        """Whether a pod on a node uses a claim."""
+        return claim in self._users
+
+    def node_of(self, claim: facts.Claim) -> str:
+        """Return the node for which a claim without a volume gets one; empty where that is open."""
+        if claim.selected_node:
+            return claim.selected_node
+        return next((one.node for one in self._assumed.get(claim.key, {}).values()), "")
+
+    def assumed_volume(self, claim: facts.ClaimKey, uid: str) -> str:
+        """Return the volume that is reserved for a claim of a pod; empty where there is none."""
+        assumed = self._assumed.get(claim, {}).get(uid)
+        return assumed.volume if assumed is not None else ""
+
+    def has_assumed_volume(self, claim: facts.ClaimKey) -> bool:
+        """Whether a volume is reserved for a claim, for whichever pod."""
+        return any(one.volume for one in self._assumed.get(claim, {}).values())
+
+    def of_class(self, name: str) -> Iterable[facts.Volume]:
+        """Return the volumes of a class that are reserved for no pod."""
+        return (self.volumes[one] for one in self._by_class.get(name, ()) if one not in self._reserved)
