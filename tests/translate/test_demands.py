@@ -1,5 +1,6 @@
 """What a pod demands of its node is what Kubernetes' own scheduler would reckon."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from berth_crds import names
 from berth_operator.scheduling.nodes import facts
-from berth_operator.translate import demands, raw
+from berth_operator.translate import demands, pods, raw
 from support import builders
 from translate import pod_requests
 
@@ -230,6 +231,70 @@ def test_host_ports_are_those_of_what_keeps_running() -> None:
         facts.HostPort(2),
         facts.HostPort(4, "UDP", "10.0.0.1"),
     )
+
+
+def preferring(*terms: tuple[int, dict[str, Any]]) -> tuple[facts.PreferredTerm, ...]:
+    """Read the preferred node affinity of a pod: weights and terms."""
+    written = [{"weight": weight, "preference": term} for weight, term in terms]
+    affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": written}}
+    return demands.demand(builders.pod(affinity=affinity).spec).preferred
+
+
+def test_what_is_preferred_is_read() -> None:
+    """Terms with their weights, in order; those that no node can meet are left out."""
+    expression = {"key": "zone", "operator": "In", "values": ["a", "b"]}
+    field = {"key": "metadata.name", "operator": "In", "values": ["n9"]}
+
+    found = preferring((7, {"matchExpressions": [expression]}), (5, {}), (9, {"matchFields": [field]}))
+
+    zone = facts.LabelExpression("zone", "In", ("a", "b"))
+    name = facts.LabelExpression("metadata.name", "In", ("n9",))
+    assert found == (
+        facts.PreferredTerm(7, facts.Term((zone,))),
+        facts.PreferredTerm(9, facts.Term(fields=(name,))),
+    )
+
+
+EXISTS = {"key": "a", "operator": "Exists"}
+
+
+@pytest.mark.parametrize(
+    ("term", "count"),
+    [
+        pytest.param({"matchExpressions": [EXISTS]}, 64, id="terms"),
+        pytest.param({"matchExpressions": [EXISTS] * 100}, 2, id="expressions"),
+        pytest.param({"matchExpressions": [EXISTS | {"values": ["a"] * 500}]}, 2, id="values"),
+        pytest.param({"matchExpressions": [EXISTS | {"values": ["a" * 9000]}]}, 3, id="characters"),
+    ],
+)
+def test_what_is_preferred_beyond_the_limits_is_passed_over(term: dict[str, Any], count: int) -> None:
+    """The first terms count, as far as the limits of required ones reach; the pod is not refused."""
+    affinity = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": term}] * 99}
+
+    found = pods.candidate(builders.pod(gpus=1, affinity={"nodeAffinity": affinity}))
+
+    assert (len(found.demand.preferred), found.faults) == (count, ())
+
+
+@pytest.mark.parametrize(
+    ("image", "name"),
+    [
+        pytest.param("app", "app:latest", id="without a tag"),
+        pytest.param("app:1", "app:1", id="with a tag"),
+        pytest.param("host:5000/app", "host:5000/app:latest", id="the port of a registry is no tag"),
+        pytest.param("app@sha256:ab", "app@sha256:ab", id="by its digest"),
+        pytest.param("a" * 1025, "", id="too long to be looked for"),
+    ],
+)
+def test_images_have_the_names_that_nodes_report(image: str, name: str) -> None:
+    """Of each container and init container; those of pods with other images are one question."""
+    init = [builders.container("init", image="init:2")]
+    pod = builders.pod(initContainers=init, containers=[builders.container(image=image)])
+
+    found = demands.demand(pod.spec)
+
+    assert found.images == ("init:2", name)
+    assert found == dataclasses.replace(found, images=())
 
 
 def test_where_is_read_whole() -> None:

@@ -17,6 +17,7 @@ from berth_operator.scheduling import (
     cluster_supply,
     demand_model,
     device_counts,
+    node_hints,
     node_info,
     node_selection_reasons,
     node_table,
@@ -65,6 +66,7 @@ class Inventory:
         self._card_masks = card_masks.CardMasks()
         self._holders: dict[str, int] = {}
         self.ports = port_usage.PortUsage()
+        self.hints = node_hints.NodeHints()
         self._vacant: list[int] = []
 
     def __repr__(self) -> str:
@@ -139,6 +141,10 @@ class Inventory:
         """Return which nodes a pod's selector, affinity and tolerations accept; kept until a node changes."""
         return self._node_selection.get(self.infos, node_selection)
 
+    def accepted(self, term: facts.Term) -> node_table.Mask:
+        """Return which nodes a term of node affinity accepts, by row."""
+        return self._node_selection.accepted(self.infos, term)
+
     def named(self, uuids: frozenset[str]) -> node_table.Mask:
         """Return which cards have one of these uuids, by row and slot; kept until a Device changes."""
         return self._card_masks.named(uuids, self.infos, self.table)
@@ -150,15 +156,14 @@ class Inventory:
     def put_node(self, node: facts.Node) -> None:
         """Apply a node's new state."""
         info = self._info_of(node.name)
-        table = self.table
         self._set_allocatable(info, node.allocatable)
-        table.has_node[info.row] = True
-        if info.node is None or _place(info.node) != _place(node):
+        self.table.has_node[info.row] = True
+        if info.node is None or node_selection_reasons.place(info.node) != node_selection_reasons.place(node):
             self._node_selection.node_changed(info.row, node)
         honored, info.node = info.honors_partitions, node
-        device_counts.recount_partitions(table, info, honored=honored)
+        device_counts.recount_partitions(self.table, info, honored=honored)
         self._update_supply(info)
-        table.touch(info.row)
+        self.table.touch(info.row)
 
     def drop_node(self, name: str) -> None:
         """Forget a node; its Device and holds stay as long as they exist."""
@@ -384,6 +389,7 @@ class Inventory:
 
     def _update_supply(self, info: node_info.NodeInfo) -> None:
         self._cluster_supply.update(info.name, cluster_supply.node_supply(info))
+        self.hints.update(info.row, info.node)
 
 
 def _use(table: node_table.NodeTable, at: int, device: devices.Device, models: Iterable[str] = ()) -> None:
@@ -392,7 +398,3 @@ def _use(table: node_table.NodeTable, at: int, device: devices.Device, models: I
     profiles = (one.profile for card in device.cards for one in card.instances)
     table.use_kinds(at, profiles=profiles, types=(one.type for one in device.others))
     table.use_gpu_unit(at, device.gpu_unit)
-
-
-def _place(node: facts.Node) -> tuple[object, ...]:
-    return node.labels, node.taints, node.unschedulable

@@ -69,12 +69,19 @@ class NodeSelectionCache:
             del self._known[node_selection]
         if len(self._known) >= MOST_SELECTIONS or self._bytes > MOST_SELECTIONS_BYTES:
             self.forget()
-        if self._labels is None:
-            self._labels = labels.Labels([info.node if info else None for info in infos])
-        found = node_selection_reasons(infos, node_selection, self._labels)
+        found = node_selection_reasons(infos, node_selection, self._labels_of(infos))
         self._known[node_selection] = Remembered(found, len(self._changed))
         self._bytes += _bytes(found, node_selection)
         return found
+
+    def accepted(self, infos: Infos, term: facts.Term) -> node_table.Mask:
+        """Return which of these nodes a term of node affinity accepts."""
+        return self._labels_of(infos).accepted(term)
+
+    def _labels_of(self, infos: Infos) -> labels.Labels:
+        if self._labels is None:
+            self._labels = labels.Labels([info.node if info else None for info in infos])
+        return self._labels
 
     def node_changed(self, row: int, node: facts.Node | None) -> None:
         """Record what a node is now."""
@@ -95,6 +102,11 @@ class NodeSelectionCache:
 
 def _bytes(found: NodeSelectionReasons, node_selection: facts.NodeSelection) -> int:
     return found.reason_index.nbytes + BYTES_A_THING * node_selection.size
+
+
+def place(node: facts.Node) -> tuple[object, ...]:
+    """Return all of a node on which the reasons depend, apart from its name."""
+    return node.labels, node.taints, node.unschedulable
 
 
 def node_selection_reasons(

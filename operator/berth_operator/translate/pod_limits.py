@@ -37,6 +37,7 @@ MAX_TERMS: Final = 64
 MAX_EXPRESSIONS: Final = 256  # Of all terms of an affinity together.
 MAX_VALUES: Final = 1024  # Likewise.
 MAX_WHERE_TEXT: Final = 32 << 10  # Characters of selector, affinity and tolerations together.
+MAX_WEIGHT: Final = 100  # Of a preferred term; the API server accepts no more.
 MAX_NODE_LABELS: Final = 1024
 MAX_NODE_TAINTS: Final = 256
 MAX_NODE_RESOURCES: Final = 256
@@ -180,10 +181,32 @@ def _affinity(spec: raw.PodSpec) -> tuple[int, list[raw.Expression]]:
     return len(terms), list(itertools.chain.from_iterable(lists))
 
 
+def preferred_terms(terms: Iterable[raw.PreferredTerm]) -> Iterator[raw.PreferredTerm]:
+    """Yield the preferred terms of a node affinity up to the first that is beyond a limit of required ones.
+
+    A pod is not refused for what it only prefers: what is beyond the limits is passed over.
+    """
+    expressions = values = characters = 0
+    for term in itertools.islice(terms, MAX_TERMS):
+        lists = (one for one in (term.preference.match_expressions, term.preference.match_fields) if one)
+        found = list(itertools.chain.from_iterable(lists))
+        expressions += len(found)
+        values += sum(len(one.values or ()) for one in found)
+        characters += sum(map(len, _texts_of(found)))
+        if expressions > MAX_EXPRESSIONS or values > MAX_VALUES or characters > MAX_WHERE_TEXT:
+            return
+        if term.weight <= MAX_WEIGHT:
+            yield term
+
+
 def _texts(spec: raw.PodSpec) -> Iterator[str]:
     for key, value in (spec.node_selector or {}).items():
         yield from (key, value)
     for toleration in spec.tolerations or ():
         yield from (toleration.key, toleration.operator, toleration.value, toleration.effect)
-    for one in _affinity(spec)[1]:
+    yield from _texts_of(_affinity(spec)[1])
+
+
+def _texts_of(expressions: Iterable[raw.Expression]) -> Iterator[str]:
+    for one in expressions:
         yield from (one.key, one.operator, *(one.values or ()))
