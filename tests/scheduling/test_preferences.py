@@ -1,7 +1,6 @@
 """Preferences: which of the nodes that fit a pod would rather have, and how that is weighed."""
 
 import dataclasses
-from typing import Any
 
 import hypothesis
 import numpy as np
@@ -9,7 +8,7 @@ import pytest
 from hypothesis import strategies as st
 
 from berth_crds.vocabulary import Strategy
-from berth_operator.scheduling import node_hints, node_table, questions, queued_pods
+from berth_operator.scheduling import node_table, questions, queued_pods
 from berth_operator.scheduling.constraints.constraint import DependsOn
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.devices import requests
@@ -28,10 +27,10 @@ from berth_operator.scheduling.preferences import node_affinity, registry
 from berth_operator.scheduling.preferences.preference import Preference, of_the_most
 from berth_operator.scheduling.search import Search
 from scheduling import second_opinion
-from scheduling.placements import RULES, THOROUGH, place
+from scheduling.placements import THOROUGH, place
+from scheduling.preferring import chosen, pod, weighing
 from support import builders, random_clusters
 
-MIB = 1 << 20
 GIB = 1 << 30
 SOFT = Taint("slow", "", "PreferNoSchedule")
 HALF = requests.Gpus(1, core=50, ratio=50)
@@ -47,28 +46,9 @@ def named(weight: int, name: str) -> PreferredTerm:
     return PreferredTerm(weight, Term(fields=(LabelExpression("metadata.name", "In", (name,)),)))
 
 
-def pod(cards: int | requests.Ask = 0, **demand: Any) -> queued_pods.Candidate:
-    """Return a pod with these preferences."""
-    return builders.candidate(cards=cards, demand=builders.demand(**demand))
-
-
 def tolerating(*tolerations: Toleration, cards: int = 0) -> queued_pods.Candidate:
     """Return a pod with these tolerations."""
     return pod(cards, node_selection=facts.NodeSelection(tolerations=tolerations))
-
-
-def chosen(
-    inventory: Inventory, asking: queued_pods.Candidate, policy: Policy = RULES, search: Search | None = None
-) -> str | None:
-    """Return the node that a pod gets."""
-    search = search or Search(inventory)
-    found = search.place(asking.request, asking.demand, policy=policy)
-    return found.node if found is not None else None
-
-
-def weighing(by: Strategy = Strategy.FRAGMENTATION, /, **weights: int) -> Policy:
-    """Return a policy with these weights of preferences."""
-    return Policy(by, preferences=PreferenceWeights(**weights))
 
 
 # ---------------------------------------------------------------- node affinity
@@ -149,87 +129,6 @@ def test_soft_taints(tolerations: tuple[Toleration, ...], node: str) -> None:
     )
 
     assert chosen(inventory, tolerating(*tolerations)) == node
-
-
-# ---------------------------------------------------------------- images
-
-HALF_GIB = Image(("app:1", "registry.example.com/app@sha256:1"), 512 * MIB)
-SMALL = Image(("tool:latest",), 40 * MIB)
-TINY = Image(("pause:3",), MIB)
-
-
-@pytest.mark.parametrize(
-    ("images", "node"),
-    [
-        pytest.param((), "n1", id="no image"),
-        pytest.param(("app:1",), "n3", id="the node that has it"),
-        pytest.param(("registry.example.com/app@sha256:1",), "n3", id="by another of its names"),
-        pytest.param(("app:2",), "n1", id="no node has it"),
-        pytest.param(("pause:3",), "n1", id="one too small to matter"),
-        pytest.param(("tool:latest",), "n1", id="too small for how few nodes have it"),
-        pytest.param(("tool:latest", "app:1"), "n3", id="of several the bytes count"),
-        pytest.param(("wide:1",), "n2", id="where nearly all nodes have it"),
-    ],
-)
-def test_image_locality(images: tuple[str, ...], node: str) -> None:
-    """Of equally good nodes the one comes first that has most of the pod's images."""
-    wide = Image(("wide:1",), 60 * MIB)
-    inventory = builders.inventory(
-        builders.node("n1"),
-        builders.node("n2", images=(TINY, SMALL, wide)),
-        builders.node("n3", images=(HALF_GIB, wide)),
-    )
-
-    assert chosen(inventory, pod(images=images)) == node
-
-
-def parts(hints: node_hints.NodeHints, *names: str) -> list[float]:
-    """Return how much of these images each row has."""
-    return list(hints.images.parts(names, 3, hints.nodes))
-
-
-def test_images_count_by_size_and_spread() -> None:
-    """The bytes times the part of all nodes that have the image, from 23 MiB to 1000 MiB a container."""
-    hints = node_hints.NodeHints()
-    big, other = Image(("big:1",), 3000 * MIB), Image(("other:1",), 300 * MIB)
-    for row, images in enumerate(((big, other), (big,), ())):
-        hints.update(row, builders.node(f"n{row}", images=images))
-
-    assert parts(hints, "big:1") == [1, 1, 0]
-    assert parts(hints, "other:1") == pytest.approx([(100 - 23) / (1000 - 23), 0, 0])
-    assert parts(hints, "big:1", "unknown:1") == pytest.approx([1, 1, 0])
-    assert parts(hints, "other:1", "other:1") == pytest.approx([(200 - 23) / (2000 - 23), 0, 0])
-
-
-def test_images_that_go_are_forgotten() -> None:
-    """With their node, or because its kubelet removed them; nothing is kept of one that no node has."""
-    hints = node_hints.NodeHints()
-    for row in range(3):
-        hints.update(row, builders.node(f"n{row}", images=(Image(("a:1", "a@1"), 3000 * MIB),)))
-    assert parts(hints, "a:1") == [1, 1, 1]
-
-    hints.update(0, builders.node("n0", images=()))
-    assert parts(hints, "a:1") == [0, 1, 1]
-    hints.update(1, None)
-    assert parts(hints, "a:1") == [0, 0, 1]
-    hints.update(2, builders.node("n2"))
-
-    assert (len(hints.images), bool(hints.images), hints.images.knows(["a:1", "a@1"])) == (0, False, False)
-
-
-def test_pods_with_other_images_share_their_answer() -> None:
-    """Their question is one, and each gets the node that has its own image."""
-    inventory = builders.inventory(
-        builders.node("n1"),
-        builders.node("n2", images=(HALF_GIB,)),
-        builders.node("n3", images=(Image(("web:1",), GIB),)),
-    )
-    search = Search(inventory)
-
-    nodes = [chosen(inventory, pod(images=(name,)), search=search) for name in ("app:1", "web:1", "db:1")]
-
-    assert nodes == ["n2", "n3", "n1"]
-    assert len(search._cached) == 1
 
 
 # ---------------------------------------------------------------- balance
@@ -376,7 +275,7 @@ def test_a_preference_may_depend_on_other_nodes(monkeypatch: pytest.MonkeyPatch)
         normalised=of_the_most,
         depends_on=DependsOn.CLUSTER,
     )
-    monkeypatch.setattr(registry, "PREFERENCES", (further,))
+    monkeypatch.setattr(registry, "_REMEMBERED", (further,))
     monkeypatch.setattr(registry, "BY_NAME", {further.name: further})
     inventory = builders.inventory(*(builders.node(f"n{at}") for at in range(1, 4)))
     search = Search(inventory)

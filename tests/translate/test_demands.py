@@ -1,6 +1,5 @@
 """What a pod demands of its node is what Kubernetes' own scheduler would reckon."""
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -274,27 +273,6 @@ def test_what_is_preferred_beyond_the_limits_is_passed_over(term: dict[str, Any]
     found = pods.candidate(builders.pod(gpus=1, affinity={"nodeAffinity": affinity}))
 
     assert (len(found.demand.preferred), found.faults) == (count, ())
-
-
-@pytest.mark.parametrize(
-    ("image", "name"),
-    [
-        pytest.param("app", "app:latest", id="without a tag"),
-        pytest.param("app:1", "app:1", id="with a tag"),
-        pytest.param("host:5000/app", "host:5000/app:latest", id="the port of a registry is no tag"),
-        pytest.param("app@sha256:ab", "app@sha256:ab", id="by its digest"),
-        pytest.param("a" * 1025, "", id="too long to be looked for"),
-    ],
-)
-def test_images_have_the_names_that_nodes_report(image: str, name: str) -> None:
-    """Of each container and init container; those of pods with other images are one question."""
-    init = [builders.container("init", image="init:2")]
-    pod = builders.pod(initContainers=init, containers=[builders.container(image=image)])
-
-    found = demands.demand(pod.spec)
-
-    assert found.images == ("init:2", name)
-    assert found == dataclasses.replace(found, images=())
 
 
 def test_where_is_read_whole() -> None:

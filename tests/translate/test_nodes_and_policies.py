@@ -89,37 +89,6 @@ def test_a_node_that_says_too_much_is_told_what(body: dict[str, Any], what: str)
     assert nodes.excess(raw.Node(wire.Meta(name="n1"))) == ""
 
 
-def images(*found: dict[str, Any]) -> tuple[facts.Image, ...]:
-    """Read the images of a node."""
-    return node(status={"images": list(found)}).images
-
-
-def test_images_of_a_node() -> None:
-    """Names and bytes; equal ones of two nodes are one object, which is what keeps them small."""
-    app = {"names": ["app@sha256:1", "app:1"], "sizeBytes": 5}
-
-    found, again = images(app, {"names": ["web:1"], "sizeBytes": 7}), images(app)
-
-    assert found == (facts.Image(("app@sha256:1", "app:1"), 5), facts.Image(("web:1",), 7))
-    assert again[0] is found[0]
-
-
-@pytest.mark.parametrize(
-    ("image", "count"),
-    [
-        pytest.param({"names": ["a"], "sizeBytes": 1}, 256, id="images"),
-        pytest.param({"names": ["a" * 1000], "sizeBytes": 1}, 65, id="characters of their names"),
-        pytest.param({"names": ["a" * 1025], "sizeBytes": 1}, 0, id="a name too long"),
-        pytest.param({"names": None, "sizeBytes": 1}, 0, id="no name"),
-        pytest.param({"names": ["a"]}, 0, id="no size"),
-        pytest.param({"names": ["a"], "sizeBytes": -1}, 0, id="a size that can be none"),
-    ],
-)
-def test_images_beyond_the_limits_are_left_out(image: dict[str, Any], count: int) -> None:
-    """Nothing else of the node is lost with them."""
-    assert len(images(*[image] * 999)) == count
-
-
 def prometheus(**rules: Any) -> dict[str, Any]:
     """Return the load rules of a policy that names Prometheus."""
     return {"load": {"source": "prometheus", "prometheus": rules}}

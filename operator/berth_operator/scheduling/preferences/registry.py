@@ -19,26 +19,28 @@ PREFERENCES: Final[tuple[Preference, ...]] = (
 BY_NAME: Final = {one.name: one for one in PREFERENCES}
 
 
-def _applying(
-    inventory: Inventory, question: questions.Question, weights: PreferenceWeights
-) -> list[Preference]:
-    found = [one for one in PREFERENCES if one.applies_to(inventory, question)]
-    anything = weights.unstated or any(one.stated for one in found)
-    return [one for one in found if getattr(weights, one.name) and (anything or not one.beside_others)]
+# Every decision asks these, so they are sorted here once.
+_REMEMBERED: Final = tuple(one for one in PREFERENCES if not one.of_each_pod and not one.beside_others)
+_BESIDE_OTHERS: Final = tuple(one for one in PREFERENCES if one.beside_others)
+_OF_EACH_POD: Final = tuple(one for one in PREFERENCES if one.of_each_pod)
 
 
 def remembered(
     inventory: Inventory, question: questions.Question, weights: PreferenceWeights
 ) -> tuple[str, ...]:
     """Return the names of the preferences that count for all pods with this question."""
-    return tuple(one.name for one in _applying(inventory, question, weights) if not one.of_each_pod)
+    found = [one for one in _REMEMBERED if one.applies_to(inventory, question)]
+    if weights.unstated or found:
+        found += [one for one in _BESIDE_OTHERS if one.applies_to(inventory, question)]
+    return tuple([one.name for one in found if getattr(weights, one.name)]) if found else ()
 
 
 def of_each_pod(
     inventory: Inventory, question: questions.Question, weights: PreferenceWeights
 ) -> list[Preference]:
     """Return the preferences that count for this pod, and perhaps not for others with the same question."""
-    return [one for one in _applying(inventory, question, weights) if one.of_each_pod]
+    found = [one for one in _OF_EACH_POD if one.applies_to(inventory, question)]
+    return [one for one in found if getattr(weights, one.name)] if found else found
 
 
 def of_each_node(names: Iterable[str]) -> Iterator[str]:
