@@ -65,6 +65,43 @@ class Weights(model_rules.Model):
     """Weight of the memory of a card that is free as measured, and not promised, from 0 to 100."""
 
 
+class Preferences(model_rules.Model):
+    """How much the strategy and what pods prefer count when one of the nodes that fit is chosen.
+
+    As in kube-scheduler, whose weights these are, each gives a node 0 to 100 points, which count times the
+    weight, and the node with the largest sum is taken. A preference never keeps a pod waiting.
+    """
+
+    strategy: Weight = 100
+    """Weight of the strategy for pods that ask for cards or other devices, from 0 (it does not count) to 100.
+    With 100 and a preference of 2, a node that has all of what is preferred comes before one without it that
+    has up to 2 points more of the strategy's 100."""
+
+    strategy_without_devices: Weight = 1
+    """The same for pods that ask for no device, from 0 to 100: for them what is preferred counts first."""
+
+    node_affinity: Weight = 2
+    """Weight of a pod's preferred node affinity, from 0 to 100. The node that meets most of its terms, by
+    their weights, has 100 points."""
+
+    taints: Weight = 3
+    """Weight of taints with the effect PreferNoSchedule, from 0 to 100. A node has the fewer points, the more
+    of them the pod does not tolerate."""
+
+    images: Weight = 1
+    """Weight of the pod's images that a node has already, from 0 to 100, times unstated. They count by their
+    size and by how many nodes have them."""
+
+    balance: Weight = 1
+    """Weight of cpu and memory being used in like parts, from 0 to 100, times unstated; for pods that ask for
+    no device. With unstated 0 it counts only where the pod or a node states a preference as well."""
+
+    unstated: Weight = 0
+    """What the weights of images and balance, which nobody states, are multiplied with, from 0 to 100. With 0
+    they decide only between nodes that are equally good by all else; by the strategy fragmentation these
+    are the nodes that are equally good for cards."""
+
+
 class Agents(model_rules.Model):
     """After how long without a sign of life from its agent a node gets no new pod, and what follows then."""
 
@@ -244,6 +281,9 @@ class PolicySpec(model_rules.Model):
 
     weights: Weights = Weights()
     """How much each resource counts when nodes and cards are ranked."""
+
+    preferences: Preferences = Preferences()
+    """How much the strategy counts, and how much what pods prefer."""
 
     agents: Agents = Agents()
     """When the agent of a node counts as silent."""

@@ -302,6 +302,18 @@ class Weights(Struct, frozen=True):
     free_memory: int = 0
 
 
+class Preferences(Struct, frozen=True):
+    """How much the strategy and what pods prefer count when one of the nodes that fit is chosen."""
+
+    strategy: int = 100
+    strategy_without_devices: int = 1
+    node_affinity: int = 2
+    taints: int = 3
+    images: int = 1
+    balance: int = 1
+    unstated: int = 0
+
+
 class Agents(Struct, frozen=True):
     """After how long without a sign of life from its agent a node gets no new pod, and what follows then."""
 
@@ -366,6 +378,7 @@ class PolicySpec(Struct, frozen=True):
 
     strategy: str = "fragmentation"
     weights: Weights = Weights()
+    preferences: Preferences = Preferences()
     agents: Agents = Agents()
     load: LoadRules = LoadRules()
     priorities: Priorities = Priorities()

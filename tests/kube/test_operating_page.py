@@ -301,14 +301,36 @@ def test_its_times_are_those_of_the_loop() -> None:
     )
 
 
+def policy_below(title: str) -> policy.Policy:
+    """Read the first policy below a title, which the schema accepts."""
+    example = PAGE.split(f"# {title}\n", maxsplit=1)[1].split("```yaml", maxsplit=1)[1]
+    made = yaml.safe_load(example.split("```", maxsplit=1)[0])
+    policy_model.PlacementPolicy.model_validate(made)
+    found = policies.read(msgspec.convert(made, wire.PlacementPolicy))
+    assert isinstance(found, policy.Policy)
+    return found
+
+
 def test_its_policy_of_load_is_one() -> None:
     """The example that it gives is a policy, and weighs what it says."""
-    example = PAGE.split("## Load of cards", maxsplit=1)[1].split("```yaml", maxsplit=1)[1]
-    made = yaml.safe_load(example.split("```", maxsplit=1)[0])
+    found = policy_below("Load of cards")
 
-    model = policy_model.PlacementPolicy.model_validate(made)
-    found = policies.read(msgspec.convert(made, wire.PlacementPolicy))
-
-    assert model.spec.strategy == "weighted"
-    assert isinstance(found, policy.Policy)
     assert (found.strategy, found.weights.load) == ("weighted", 100)
+
+
+def test_its_weights_of_preferences_are_those_of_the_code() -> None:
+    """The table has each weight with its default; the example is a policy, and weighs what it says."""
+    section = PAGE.split("### What pods prefer\n", maxsplit=1)[1].split("\n## ", maxsplit=1)[0]
+    told = {
+        name: int(weight) for name, weight in re.findall(r"^\| `(\w+)` \| (\d+) \|", section, re.MULTILINE)
+    }
+    defaults = policy_model.Preferences().model_dump(by_alias=True)
+    found = policy_below("What pods prefer")
+
+    assert told == {name: weight for name, weight in defaults.items() if name in told}
+    assert defaults.keys() - told.keys() == {"strategyWithoutDevices", "unstated"}
+    assert (found.strategy, found.preferences.node_affinity, found.preferences.unstated) == (
+        "binpack",
+        100,
+        1,
+    )

@@ -165,17 +165,87 @@ def able(cluster: random_clusters.ClusterState, candidate: queued_pods.Candidate
     ]
 
 
+# ---------------------------------------------------------------- what is preferred
+
+
+def soft_taints(node: facts.Node, tolerations: Iterable[facts.Toleration]) -> int:
+    """Count the taints that would rather keep the pod away."""
+    soft = [taint for taint in node.taints if taint.effect == "PreferNoSchedule"]
+    return sum(not any(tolerated(taint, one) for one in tolerations) for taint in soft)
+
+
+def terms_met(node: facts.Node, preferred: Iterable[facts.PreferredTerm]) -> int:
+    """Add up the weights of the preferred terms that accept a node."""
+    return sum(one.weight for one in preferred if suits(node, one.term))
+
+
+def images_there(cluster: random_clusters.ClusterState, name: str, images: tuple[str, ...]) -> float:
+    """Return how much of a pod's images a node has, by kube-scheduler's rule."""
+    found = 0
+    for image in images:
+        having = [node for node in cluster.nodes.values() if any(image in one.names for one in node.images)]
+        for one in cluster.nodes[name].images:
+            if image in one.names:
+                found += int(one.size * (len(having) / len(cluster.nodes)))
+    least, most = 23 << 20, len(images) * 1000 << 20
+    return (min(max(found, least), most) - least) / (most - least)
+
+
+def balance(cluster: random_clusters.ClusterState, name: str, demand: facts.Demand) -> float:
+    """Return how alike the used parts of cpu and memory would be."""
+    parts = []
+    for resource in ("cpu", "memory"):
+        total = dict(cluster.nodes[name].allocatable)[resource]
+        there = left(cluster.nodes[name], cluster.holds_on(name), resource)
+        assert there is not None
+        used = total - there + dict(demand.amounts).get(resource, 0)
+        parts.append(min(max(used / max(total, 1), 0.0), 1.0))
+    return 1 - abs(parts[0] - parts[1]) / 2
+
+
+def points(
+    cluster: random_clusters.ClusterState, passing: set[str], pod: queued_pods.Candidate, policy: Policy
+) -> dict[str, float]:
+    """Return the points of each node beside those of the strategy; `passing` nodes pass the filters."""
+    weights, demand, nodes = policy.preferences, pod.demand, cluster.nodes
+    softly = {name: soft_taints(nodes[name], demand.node_selection.tolerations) for name in passing}
+    met = {name: terms_met(nodes[name], demand.preferred) for name in passing}
+    any_soft = any(taint.effect == "PreferNoSchedule" for node in nodes.values() for taint in node.taints)
+    stated = bool(demand.preferred) or any_soft
+    known = {name for node in nodes.values() for image in node.images for name in image.names}
+    anywhere = not known.isdisjoint(demand.images)
+    devices = pod.request.need.any_device
+    balances = not devices and (stated or weights.unstated) and "cpu" in dict(demand.amounts)
+    most = weights.images * anywhere + weights.balance * bool(balances)
+    strategy = weights.strategy if devices else weights.strategy_without_devices
+    share = 100 * weights.unstated or 100 / 2**33 * max(strategy, 1) / max(most, 1)
+    found = {}
+    for name in passing:
+        sure = unsure = 0.0
+        if demand.preferred and any(met.values()):
+            sure += weights.node_affinity * (met[name] / max(met.values()))
+        if any_soft:
+            sure += weights.taints * (1 - softly[name] / max(*softly.values(), 1))
+        if balances:
+            unsure += weights.balance * balance(cluster, name, demand)
+        if anywhere:
+            unsure += weights.images * images_there(cluster, name, demand.images)
+        found[name] = 100 * sure + share * unsure
+    return found
+
+
 # ---------------------------------------------------------------- the best
 
 
 def look(
     cluster: random_clusters.ClusterState, name: str, candidate: queued_pods.Candidate, policy: Policy
-) -> tuple[float, int | None]:
-    """Ask a picture made for this question alone how good one node is, and which card it would give."""
+) -> tuple[float, int | None, bool]:
+    """Ask a picture made for this alone how good a node is, which card it gives, if it passes the filters."""
     inventory = cluster.inventory()
     question = questions.of(candidate.request, candidate.demand)
-    ranking, _ = search.score_nodes(inventory, np.array([inventory.index[name]]), question, policy)
-    return float(ranking.score[0]), None if ranking.slot is None else int(ranking.slot[0])
+    ranking, passes = search.score_nodes(inventory, np.array([inventory.index[name]]), question, policy)
+    slot = None if ranking.slot is None else int(ranking.slot[0])
+    return float(ranking.score[0]), slot, bool(passes[0])
 
 
 def best(
@@ -195,10 +265,15 @@ def best(
 def _best(
     cluster: random_clusters.ClusterState, candidate: queued_pods.Candidate, policy: Policy
 ) -> decisions.Placement | None:
-    looks = {name: look(cluster, name, candidate, policy) for name in able(cluster, candidate)}
-    if not looks:
+    fit = able(cluster, candidate)
+    if not fit:
         return None
-    first = min(looks, key=lambda name: (-looks[name][0], name))
+    looks = {name: look(cluster, name, candidate, policy) for name in cluster.nodes}
+    beside = points(cluster, {name for name, (_, _, passes) in looks.items() if passes}, candidate, policy)
+    weights = policy.preferences
+    devices = candidate.request.need.any_device
+    strategy = weights.strategy if devices else weights.strategy_without_devices
+    first = min(fit, key=lambda name: (-(strategy * looks[name][0] + beside[name]), name))
     found = allocator.allocate(view(cluster, first), candidate.request, first_slot=looks[first][1])
     assert found is not None
     return decisions.Placement(first, found)

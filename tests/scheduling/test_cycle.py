@@ -14,7 +14,7 @@ from berth_operator.scheduling.decisions import Bind, Count, Reason, Refusal, Re
 from berth_operator.scheduling.devices import device_facts, requests
 from berth_operator.scheduling.devices.search_effort import Effort
 from berth_operator.scheduling.inventory import Inventory
-from berth_operator.scheduling.policy import Policy
+from berth_operator.scheduling.policy import Policy, PreferenceWeights
 from berth_operator.scheduling.search import STEPS_PER_NODE, Search
 from scheduling import second_opinion
 from scheduling.placements import RULES, THOROUGH, place
@@ -110,18 +110,31 @@ def test_inventory_is_left_as_found_even_by_a_failure() -> None:
     assert inventories.contents(inventory) == before
 
 
+WEIGHTS = (
+    PreferenceWeights(),
+    PreferenceWeights(strategy=0, unstated=1),
+    PreferenceWeights(node_affinity=100, taints=0, images=3),
+)
 PODS = st.lists(st.integers(0, 5), unique=True, max_size=5).flatmap(
     lambda numbers: st.tuples(*(random_clusters.candidates(f"p{number}") for number in numbers))
 )
 
 
 @THOROUGH
-@hypothesis.given(cluster=random_clusters.clusters(), pods=PODS, strategy=st.sampled_from(list(Strategy)))
+@hypothesis.given(
+    cluster=random_clusters.clusters(),
+    pods=PODS,
+    strategy=st.sampled_from(list(Strategy)),
+    weights=st.sampled_from(WEIGHTS),
+)
 def test_second_opinion_agrees_pod_by_pod(
-    cluster: random_clusters.ClusterState, pods: tuple[queued_pods.Candidate, ...], strategy: Strategy
+    cluster: random_clusters.ClusterState,
+    pods: tuple[queued_pods.Candidate, ...],
+    strategy: Strategy,
+    weights: PreferenceWeights,
 ) -> None:
     """A round equals brute force for each pod in turn, with all that was given charged (I1)."""
-    policy, by_uid = Policy(strategy=strategy), {pod.uid: pod for pod in pods}
+    policy, by_uid = Policy(strategy, preferences=weights), {pod.uid: pod for pod in pods}
 
     answers = decide(cluster.inventory(), *pods, policy=policy)
 

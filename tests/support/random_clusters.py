@@ -72,6 +72,7 @@ TAINTS: Final = (
 LABELS: Final = st.fixed_dictionaries(
     {}, optional={"zone": st.sampled_from(["a", "b"]), "size": st.sampled_from(["1", "5", "big"])}
 )
+IMAGES: Final = (facts.Image(("app:1", "app@sha256:1"), 500 << 20), facts.Image(("big:1",), 9 << 30))
 RARELY: Final = st.integers(0, 9).map(lambda number: number == 9)
 
 
@@ -94,6 +95,7 @@ def nodes(name: str) -> st.SearchStrategy[facts.Node]:
         labels=LABELS,
         taints=some(TAINTS),
         unschedulable=RARELY,
+        images=st.sampled_from([(), IMAGES[:1], IMAGES]),
     )
 
 
@@ -252,10 +254,14 @@ TERMS: Final = st.builds(
 )
 TOLERATIONS: Final = st.builds(
     facts.Toleration,
-    key=st.sampled_from(["", "gpu", "leaving", facts.UNSCHEDULABLE_TAINT]),
+    key=st.sampled_from(["", "gpu", "leaving", "soft", facts.UNSCHEDULABLE_TAINT]),
     operator=st.sampled_from(["Exists", "Equal", "", "Like"]),
     value=st.sampled_from(["", "yes"]),
-    effect=st.sampled_from(["", "NoSchedule", "NoExecute"]),
+    effect=st.sampled_from(["", "NoSchedule", "NoExecute", "PreferNoSchedule"]),
+)
+PREFERRED: Final = st.one_of(
+    st.just(()),
+    st.lists(st.builds(facts.PreferredTerm, st.sampled_from([1, 40, 100]), TERMS), max_size=3).map(tuple),
 )
 NODE_SELECTIONS: Final = st.one_of(
     st.just(facts.ANYWHERE),
@@ -294,7 +300,13 @@ def candidates(draw: st.DrawFn, name: str = "p") -> queued_pods.Candidate:
     extra = draw(st.sampled_from([{}, {}, {LICENCE: 1}]))
     plain = builders.demand(draw(st.sampled_from([0, 500, 2000])), extra=extra)
     served = ((SERVED, request.need.cards),) if request.need.cards and draw(st.booleans()) else ()
-    demand = dataclasses.replace(plain, device_resources=served, node_selection=draw(NODE_SELECTIONS))
+    demand = dataclasses.replace(
+        plain,
+        device_resources=served,
+        node_selection=draw(NODE_SELECTIONS),
+        preferred=draw(PREFERRED),
+        images=draw(st.sampled_from([(), ("app:1",), ("big:1", "other:1"), ("app:1", "big:1")])),
+    )
     priority = draw(st.sampled_from([0, 0, 10]))
     return builders.candidate(name, request=request, demand=demand, priority=priority)
 

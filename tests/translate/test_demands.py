@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from berth_crds import names
 from berth_operator.scheduling.nodes import facts
-from berth_operator.translate import demands, raw
+from berth_operator.translate import demands, pods, raw
 from support import builders
 from translate import pod_requests
 
@@ -230,6 +230,49 @@ def test_host_ports_are_those_of_what_keeps_running() -> None:
         facts.HostPort(2),
         facts.HostPort(4, "UDP", "10.0.0.1"),
     )
+
+
+def preferring(*terms: tuple[int, dict[str, Any]]) -> tuple[facts.PreferredTerm, ...]:
+    """Read the preferred node affinity of a pod: weights and terms."""
+    written = [{"weight": weight, "preference": term} for weight, term in terms]
+    affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": written}}
+    return demands.demand(builders.pod(affinity=affinity).spec).preferred
+
+
+def test_what_is_preferred_is_read() -> None:
+    """Terms with their weights, in order; those that no node can meet are left out."""
+    expression = {"key": "zone", "operator": "In", "values": ["a", "b"]}
+    field = {"key": "metadata.name", "operator": "In", "values": ["n9"]}
+
+    found = preferring((7, {"matchExpressions": [expression]}), (5, {}), (9, {"matchFields": [field]}))
+
+    zone = facts.LabelExpression("zone", "In", ("a", "b"))
+    name = facts.LabelExpression("metadata.name", "In", ("n9",))
+    assert found == (
+        facts.PreferredTerm(7, facts.Term((zone,))),
+        facts.PreferredTerm(9, facts.Term(fields=(name,))),
+    )
+
+
+EXISTS = {"key": "a", "operator": "Exists"}
+
+
+@pytest.mark.parametrize(
+    ("term", "count"),
+    [
+        pytest.param({"matchExpressions": [EXISTS]}, 64, id="terms"),
+        pytest.param({"matchExpressions": [EXISTS] * 100}, 2, id="expressions"),
+        pytest.param({"matchExpressions": [EXISTS | {"values": ["a"] * 500}]}, 2, id="values"),
+        pytest.param({"matchExpressions": [EXISTS | {"values": ["a" * 9000]}]}, 3, id="characters"),
+    ],
+)
+def test_what_is_preferred_beyond_the_limits_is_passed_over(term: dict[str, Any], count: int) -> None:
+    """The first terms count, as far as the limits of required ones reach; the pod is not refused."""
+    affinity = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": term}] * 99}
+
+    found = pods.candidate(builders.pod(gpus=1, affinity={"nodeAffinity": affinity}))
+
+    assert (len(found.demand.preferred), found.faults) == (count, ())
 
 
 def test_where_is_read_whole() -> None:

@@ -16,7 +16,9 @@ from support import builders
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 CARD: Final[dict[str, object]] = {names.NVIDIA_GPU: 1}
 ELSEWHERE: Final = {"schedulerName": "another", "nodeName": "n1"}
+PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 EXISTS: Final = {"key": "zone", "operator": "Exists"}
+WISH: Final = {"weight": 3, "preference": {"matchFields": [EXISTS]}}
 MANY: Final = 40_000
 
 
@@ -53,6 +55,16 @@ SPECS: Final[dict[str, dict[str, Any]]] = {
     "an affinity": required([{"matchExpressions": [EXISTS]}, {"matchFields": [EXISTS]}]),
     "an affinity without terms": required([]),
     "preferences alone": {"affinity": {"nodeAffinity": {"preferred": []}, "podAffinity": {}}},
+    "an affinity that is a wish": {"affinity": {"nodeAffinity": {PREFERRED: [WISH]}}},
+    "a wish beside an affinity": {
+        "affinity": {
+            "nodeAffinity": {
+                REQUIRED: {"nodeSelectorTerms": [{"matchFields": [EXISTS]}]},
+                PREFERRED: [WISH],
+            }
+        }
+    },
+    "an image": {"containers": [builders.container(image="a:1")]},
     "an affinity to pods": {"affinity": {"podAffinity": {REQUIRED: [{"topologyKey": "a"}]}}},
     "an affinity against pods": {"affinity": {"podAntiAffinity": {REQUIRED: [{"topologyKey": "a"}]}}},
     "an affinity to no pod": {"affinity": {"podAntiAffinity": {REQUIRED: []}}},
@@ -110,6 +122,7 @@ def test_a_long_pod_is_read_as_a_short_one(
 
     assert (short.length, long.length > decoding.LONG_BYTES) == (0, True)
     assert pods.classify(long) == pods.classify(short)
+    assert [one.image for one in long.spec.containers] == [one.image for one in short.spec.containers]
 
 
 TOO_LONG: Final[dict[str, tuple[dict[str, Any], str]]] = {

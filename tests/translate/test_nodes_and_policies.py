@@ -8,7 +8,7 @@ import pytest
 from berth_crds import names, wire
 from berth_crds.vocabulary import MetricNames, Strategy
 from berth_operator.scheduling.nodes import facts
-from berth_operator.scheduling.policy import Oversale, Policy, Prometheus, Weights
+from berth_operator.scheduling.policy import Oversale, Policy, PreferenceWeights, Prometheus, Weights
 from berth_operator.translate import nodes, policies, raw
 
 
@@ -293,6 +293,16 @@ def rules(**spec: Any) -> Policy | str:
             {"weights": {"core": 0, "memory": 0, "utilization": 100}},
             "spec.weights must not be negative, and core or memory must be above 0",
             id="weights of load alone",
+        ),
+        pytest.param(
+            {"preferences": {"nodeAffinity": 100, "strategyWithoutDevices": 0}},
+            Policy(preferences=PreferenceWeights(node_affinity=100, strategy_without_devices=0)),
+            id="weights of preferences",
+        ),
+        pytest.param(
+            {"preferences": {"strategyWithoutDevices": 101}},
+            "spec.preferences.strategyWithoutDevices must be from 0 to 100, not 101",
+            id="a weight of a preference beyond the others",
         ),
         pytest.param(
             {"weights": {"core": -1}},

@@ -17,6 +17,7 @@ from berth_operator.scheduling import (
     cluster_supply,
     demand_model,
     device_counts,
+    node_hints,
     node_info,
     node_selection_reasons,
     node_table,
@@ -68,6 +69,7 @@ class Inventory:
         self.ports = port_usage.PortUsage()
         self.pods = pod_index.PodIndex(self.index)
         self.volumes = index.Volumes()
+        self.hints = node_hints.NodeHints()
         self._vacant: list[int] = []
 
     def __repr__(self) -> str:
@@ -164,15 +166,14 @@ class Inventory:
     def put_node(self, node: facts.Node) -> None:
         """Apply a node's new state."""
         info = self._info_of(node.name)
-        table = self.table
         self._set_allocatable(info, node.allocatable)
-        table.has_node[info.row] = True
-        if info.node is None or _place(info.node) != _place(node):
+        self.table.has_node[info.row] = True
+        if info.node is None or node_selection_reasons.place(info.node) != node_selection_reasons.place(node):
             self._node_selection.node_changed(info.row, node)
         honored, info.node = info.honors_partitions, node
-        device_counts.recount_partitions(table, info, honored=honored)
+        device_counts.recount_partitions(self.table, info, honored=honored)
         self._update_supply(info)
-        table.touch(info.row)
+        self.table.touch(info.row)
 
     def drop_node(self, name: str) -> None:
         """Forget a node; its Device and holds stay as long as they exist."""
@@ -398,6 +399,7 @@ class Inventory:
 
     def _update_supply(self, info: node_info.NodeInfo) -> None:
         self._cluster_supply.update(info.name, cluster_supply.node_supply(info))
+        self.hints.update(info.row, info.node)
 
 
 def _place(node: facts.Node) -> tuple[object, ...]:

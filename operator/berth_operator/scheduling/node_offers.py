@@ -155,7 +155,10 @@ def _about(inventory: Inventory, selector: facts.PodSelector, pods: Sequence[Hol
 
 def better_node(before: facts.Node | None, after: facts.Node) -> bool:
     """Whether a changed node might take a pod that it did not take before."""
-    if before is None or dataclasses.replace(before, allocatable=after.allocatable) != after:
+    if before is None:
+        return True
+    # What it can give is compared below, and its images let no pod in.
+    if dataclasses.replace(before, allocatable=after.allocatable, images=after.images) != after:
         return True
     had, has = dict(before.allocatable), dict(after.allocatable)
     # A name that Berth serves is not asked of a node that does not advertise it any more.

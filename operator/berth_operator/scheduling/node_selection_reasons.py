@@ -130,6 +130,11 @@ def _bytes(found: NodeSelectionReasons, node_selection: facts.NodeSelection) -> 
     return found.reason_index.nbytes + BYTES_A_THING * node_selection.size
 
 
+def place(node: facts.Node) -> tuple[object, ...]:
+    """Return all of a node on which the reasons depend, apart from its name."""
+    return node.labels, node.taints, node.unschedulable
+
+
 def node_selection_reasons(
     infos: Infos, node_selection: facts.NodeSelection, labels_: labels.Labels
 ) -> NodeSelectionReasons:

@@ -12,6 +12,7 @@ from berth_operator.scheduling import node_table
 
 MIB: Final = 1 << 20
 FULL_CORE: Final = 100  # Percent.
+MOST_WEIGHT: Final = 100
 MOST_MIN_MEMORY: Final = 65536 * MIB  # What a policy may ask for at least, at most.
 
 
@@ -43,6 +44,23 @@ class Weights:
         """Weigh a figure of each into one."""
         mean: node_table.Scores = (self.core * core + self.memory * memory) / (self.core + self.memory)
         return mean
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PreferenceWeights:
+    """How much the strategy and each preference count when the best node is chosen.
+
+    `unstated` multiplies the weights of what no pod states: images and balance. With 0 these decide only
+    between nodes that are equally good by all else.
+    """
+
+    strategy: int = 100
+    strategy_without_devices: int = 1
+    node_affinity: int = 2
+    taints: int = 3
+    images: int = 1
+    balance: int = 1
+    unstated: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -78,6 +96,7 @@ class Policy:
 
     strategy: Strategy = Strategy.FRAGMENTATION
     weights: Weights = Weights()
+    preferences: PreferenceWeights = PreferenceWeights()
     grace_seconds: float = 40.0
     unknown_seconds: float = 20.0
     load_seconds: float = 30.0  # So long a load counts that an agent measured.

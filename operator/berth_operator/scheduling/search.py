@@ -43,6 +43,8 @@ from berth_operator.scheduling.devices.search_effort import Effort
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.policy import Policy, Weights
+from berth_operator.scheduling.preferences import choice
+from berth_operator.scheduling.preferences import registry as preferences
 from berth_operator.scheduling.strategies import points, score_inputs
 
 # Most pods need no device search. For the others its steps are limited (`Effort`; 50 us a step).
@@ -176,8 +178,9 @@ class Search:
         failed_searches: int = 0,
     ) -> tuple[decisions.Placement | None, int]:
         """Return a placement on the best node that fits, and how many nodes were searched in vain."""
+        best_position = choice.chooser(self.inventory, question, cached)
         while len(cached.score) and (question.need.filters_suffice or not effort.cut_short):
-            best = int(cached.score.argmax())
+            best = int(best_position())
             if cached.score[best] == search_memory.IMPOSSIBLE:
                 break
             info = self.inventory.at_position(best)
@@ -252,19 +255,21 @@ class Search:
 
     def _scores(self, question: questions.Question, policy: Policy) -> search_memory.CachedScores:
         inventory, model = self.inventory, self.inventory.demand_model()
+        preferred = preferences.remembered(inventory, question, policy.preferences)
         cached = self._cached.get(question)
         changed = None
         if cached is not None:
             # The stored key object: the dict finds it by identity, without comparing fields.
             question = cached.question
             # The epoch rises when all remembered scores are void.
-            if cached.score_epoch == inventory.score_epoch and cached.made_under(policy, model):
+            same_epoch = cached.score_epoch == inventory.score_epoch
+            if same_epoch and cached.preferences == preferred and cached.made_under(policy, model):
                 changed = self._changed_since(cached)
         if changed and registry.depends_on_other_nodes(question):
             changed = None
         if cached is None or changed is None or len(changed) > inventory.size // 2:
             self._forget(question)
-            cached = self._cached[question] = self._scores_of_all_nodes(question, policy, model)
+            cached = self._cached[question] = self._scores_of_all_nodes(question, policy, model, preferred)
             self._bytes += cached.bytes
             while len(self._cached) > 1 and self._crowded:
                 self._forget(next(iter(self._cached)))
@@ -295,12 +300,19 @@ class Search:
             self._bytes -= cached.bytes
 
     def _scores_of_all_nodes(
-        self, question: questions.Question, policy: Policy, model: demand_model.DemandModel
+        self,
+        question: questions.Question,
+        policy: Policy,
+        model: demand_model.DemandModel,
+        preferred: tuple[str, ...],
     ) -> search_memory.CachedScores:
         size, epoch = self.inventory.size, self.inventory.score_epoch
         cached = search_memory.CachedScores(
             question, policy, model, np.empty(size), np.zeros(size, dtype=np.int64), 0, epoch
         )
+        if preferred:
+            cached.preferences, cached.passes = preferred, np.zeros(size, dtype=np.bool_)
+            cached.raw = {name: np.zeros(size) for name in preferences.of_each_node(preferred)}
         if questions.needs_free_memory(question) or _weighs_load(question, policy):
             cached.load_version = 0
         if size:
@@ -312,6 +324,10 @@ class Search:
         positions = inventory.name_positions()[rows]
         ranking, feasible = score_nodes(inventory, rows, cached.question, cached.policy)
         cached.score[positions] = np.where(feasible, ranking.score, search_memory.IMPOSSIBLE)
+        if cached.passes is not None:
+            cached.passes[positions] = feasible
+        for name, figures in cached.raw.items():
+            figures[positions] = preferences.BY_NAME[name].raw(Query(inventory, rows, cached.question))
         if cached.reasons:
             before = len(cached.reasons)
             for row in np.arange(inventory.size)[rows].tolist():

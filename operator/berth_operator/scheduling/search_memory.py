@@ -15,6 +15,7 @@ from berth_operator.scheduling.policy import Policy
 
 BYTES_A_TERM: Final = 128  # A label, a model, a uuid, a toleration that a question names.
 BYTES_A_NODE: Final = 16  # A score and a slot.
+BYTES_A_FIGURE: Final = 8  # Of a node, for a preference.
 BYTES_A_REASON: Final = 160
 BYTES_A_CLASS: Final = 4096  # The equivalence class itself, and the reason.
 MOST_CLASSES: Final = 32
@@ -37,6 +38,8 @@ class CachedScores:
     `slot` is the first device to try on a node, `has_slots` whether the strategy names one. `reasons` has
     why nodes refused that were searched, by row; `reasons_by_class` the same by equivalence class.
     `undecided_by_row` counts the searches of a node since it changed that ended without an answer.
+    `preferences` are the names of those that count, `raw` the figures of those of them that depend on each
+    node alone, and `passes` is, where there are any, which nodes pass the filters, fit or not.
     """
 
     question: questions.Question
@@ -50,6 +53,9 @@ class CachedScores:
     load_version: int | None = None
     volume_version: int = 0  # Of the volumes, where the pod has claims.
     has_slots: bool = False
+    preferences: tuple[str, ...] = ()
+    raw: dict[str, node_table.Scores] = dataclasses.field(default_factory=dict)
+    passes: node_table.Mask | None = None
     reasons: dict[int, NodeReason] = dataclasses.field(default_factory=dict)
     reasons_by_class: dict[Hashable, NodeReason] = dataclasses.field(default_factory=dict)
     undecided_by_row: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
@@ -84,7 +90,8 @@ class CachedScores:
     def bytes(self) -> int:
         """Roughly how much memory the scores and their question take."""
         reasons = BYTES_A_REASON * len(self.reasons) + BYTES_A_CLASS * len(self.reasons_by_class)
-        return BYTES_A_TERM * self.question.size + BYTES_A_NODE * len(self.score) + reasons
+        a_node = BYTES_A_NODE + BYTES_A_FIGURE * len(self.raw)
+        return BYTES_A_TERM * self.question.size + a_node * len(self.score) + reasons
 
 
 class HardToSearch:

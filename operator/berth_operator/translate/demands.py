@@ -17,7 +17,7 @@ from typing import Final
 from berth_crds import aliases
 from berth_operator.scheduling import container_peaks
 from berth_operator.scheduling.nodes import facts
-from berth_operator.translate import pod_limits, quantities, raw, resources
+from berth_operator.translate import node_images, pod_limits, quantities, raw, resources
 
 HUGE_PAGES: Final = "hugepages-"
 OS_LABEL: Final = "kubernetes.io/os"  # Each kubelet writes it on its node.
@@ -32,6 +32,8 @@ def demand(spec: raw.PodSpec) -> facts.Demand:
         device_resources=tuple((name, amount) for name, amount in total if _of_devices(name)),
         node_selection=node_selection(spec),
         host_ports=host_ports(spec),
+        preferred=preferred(spec.affinity),
+        images=node_images.of_pod(spec),
     )
 
 
@@ -134,10 +136,22 @@ def _affinity(affinity: raw.Affinity | None) -> tuple[facts.Term, ...] | None:
     node = affinity.node_affinity if affinity else None
     if node is None or node.required is None:
         return None
+    return tuple(map(_term, node.required.node_selector_terms or ()))
+
+
+def preferred(affinity: raw.Affinity | None) -> tuple[facts.PreferredTerm, ...]:
+    """Return the terms of preferred node affinity that count, as far as they are within the limits."""
+    node = affinity.node_affinity if affinity else None
+    terms = pod_limits.preferred_terms(node.preferred or ()) if node else ()
     return tuple(
-        facts.Term(_conditions(term.match_expressions), _conditions(term.match_fields))
-        for term in (node.required.node_selector_terms or ())
+        facts.PreferredTerm(one.weight, _term(one.preference))
+        for one in terms
+        if one.weight > 0 and (one.preference.match_expressions or one.preference.match_fields)
     )
+
+
+def _term(term: raw.SelectorTerm) -> facts.Term:
+    return facts.Term(_conditions(term.match_expressions), _conditions(term.match_fields))
 
 
 def _conditions(expressions: Iterable[raw.Expression] | None) -> tuple[facts.LabelExpression, ...]:

@@ -24,6 +24,7 @@ MAX_LIST_BYTES: Final = 1 << 18
 NOTHING: Final = msgspec.Raw()
 EMPTY: Final = frozenset({b"", b"null", b"[]"})
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 # In JSON these texts occur only as keys and values: within another string a quote is escaped.
 HOST_PORT: Final = b'"hostPort":'
 CLAIMS: Final = (b'"persistentVolumeClaim":', b'"ephemeral":')
@@ -62,9 +63,10 @@ class _NodeSelector(wire.Struct, frozen=True):
 
 
 class _NodeAffinity(wire.Struct, frozen=True):
-    """Only what is required."""
+    """What is required of nodes, and what is preferred."""
 
     required: _NodeSelector | None = msgspec.field(default=None, name=REQUIRED)
+    preferred: msgspec.Raw = msgspec.field(default=NOTHING, name=PREFERRED)
 
 
 class _PodAffinity(wire.Struct, frozen=True):
@@ -106,6 +108,7 @@ class _Pod(wire.Struct, frozen=True):
 _pod: Final = msgspec.json.Decoder(_Pod)
 _selector: Final = msgspec.json.Decoder(dict[str, str] | None)
 _terms: Final = msgspec.json.Decoder(tuple[raw.SelectorTerm, ...] | None)
+_preferred: Final = msgspec.json.Decoder(tuple[raw.PreferredTerm, ...] | None)
 _tolerations: Final = msgspec.json.Decoder(tuple[raw.Toleration, ...] | None)
 _spreads: Final = msgspec.json.Decoder(tuple[raw.TopologySpreadConstraint, ...])
 _pod_terms: Final = msgspec.json.Decoder(tuple[raw.PodAffinityTerm, ...] | None)
@@ -192,9 +195,11 @@ def _affinity(affinity: _Affinity | None) -> raw.Affinity | None:
 
 
 def _node_affinity(affinity: _Affinity) -> raw.NodeAffinity | None:
-    if affinity.node_affinity is None or affinity.node_affinity.required is None:
+    node = affinity.node_affinity
+    if node is None:
         return None
-    return raw.NodeAffinity(raw.NodeSelector(_unless_long(_terms, _terms_of(affinity))))
+    required = raw.NodeSelector(_unless_long(_terms, _terms_of(affinity))) if node.required else None
+    return raw.NodeAffinity(required, _unless_long(_preferred, node.preferred))
 
 
 def _pod_affinity(affinity: _PodAffinity | None) -> raw.PodAffinity | None:
@@ -215,7 +220,9 @@ def _containers(found: tuple[_Container, ...]) -> tuple[raw.Container, ...]:
     for one in found:
         ports = tuple(itertools.islice(_host_ports(one.ports), left)) if left and one.ports else ()
         left -= len(ports)
-        containers.append(raw.Container(one.name, one.resources, one.restart_policy, ports or None))
+        containers.append(
+            raw.Container(one.name, one.resources, one.restart_policy, ports or None, image=one.image)
+        )
     return tuple(containers)
 
 

@@ -2,7 +2,7 @@
 
 import itertools
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from berth_operator.scheduling import allocation_recovery, holds, queued_pods
@@ -19,7 +19,8 @@ def of_request(
     """Return the bytes of what a pod requests of devices and of its node."""
     written = itertools.chain.from_iterable((one.text, one.guess) for one in small)
     near = itertools.chain.from_iterable(map(_of_selector, _selectors(demand)))
-    places = itertools.chain(_of_place(demand.node_selection), near)
+    preferred = _of_terms(one.term for one in demand.preferred)
+    places = itertools.chain(_of_place(demand.node_selection), preferred, demand.images, near)
     words = itertools.chain(_of_devices(request), _of_node(demand), places, written)
     return ITEM * (request.size + demand.size + len(small)) + sum(map(sys.getsizeof, words))
 
@@ -106,6 +107,10 @@ def _of_place(node_selection: facts.NodeSelection) -> Iterator[str]:
     yield from itertools.chain.from_iterable(node_selection.selector)
     for toleration in node_selection.tolerations:
         yield from (toleration.key, toleration.operator, toleration.value, toleration.effect)
-    for term in node_selection.affinity or ():
+    yield from _of_terms(node_selection.affinity or ())
+
+
+def _of_terms(terms: Iterable[facts.Term]) -> Iterator[str]:
+    for term in terms:
         for one in (*term.labels, *term.fields):
             yield from (one.key, one.operator, *one.values)

@@ -44,6 +44,7 @@ MAX_POD_VALUES: Final = 1024  # Likewise, with the namespaces that they name.
 MAX_WHERE_TEXT: Final = 32 << 10  # Characters of selector, affinity and tolerations together.
 # The lists of a long pod, as `long_pods` names them.
 OF_OTHER_PODS: Final = ("pod anti-affinity", "pod affinity", "topology spread constraints")
+MAX_WEIGHT: Final = 100  # Of a preferred term; the API server accepts no more.
 MAX_NODE_LABELS: Final = 1024
 MAX_NODE_TAINTS: Final = 256
 MAX_NODE_RESOURCES: Final = 256
@@ -199,7 +200,7 @@ def _of_other_pods(spec: raw.PodSpec) -> Counted:
     yield "expressions in its terms about other pods", MAX_POD_EXPRESSIONS, pairs + len(expressions)
     values = sum(map(len, listed)) + sum(len(one.values or ()) for one in expressions)
     yield "values in its terms about other pods", MAX_POD_VALUES, values
-    texts = itertools.chain.from_iterable((*listed, *map(_texts_of, selectors)))
+    texts = itertools.chain.from_iterable((*listed, *map(_texts_of_selector, selectors)))
     yield "characters in its terms about other pods", MAX_WHERE_TEXT, sum(map(len, texts))
 
 
@@ -208,10 +209,9 @@ def _lists_of(terms: Iterable[raw.PodAffinityTerm]) -> Iterator[Sequence[str]]:
         yield from (one.match_label_keys or (), one.mismatch_label_keys or (), one.namespaces or ())
 
 
-def _texts_of(selector: raw.LabelSelector) -> Iterator[str]:
+def _texts_of_selector(selector: raw.LabelSelector) -> Iterator[str]:
     yield from itertools.chain.from_iterable((selector.match_labels or {}).items())
-    for one in selector.match_expressions or ():
-        yield from (one.key, one.operator, *(one.values or ()))
+    yield from _texts_of(selector.match_expressions or ())
 
 
 def _affinity(spec: raw.PodSpec) -> tuple[int, list[raw.Expression]]:
@@ -221,10 +221,32 @@ def _affinity(spec: raw.PodSpec) -> tuple[int, list[raw.Expression]]:
     return len(terms), list(itertools.chain.from_iterable(lists))
 
 
+def preferred_terms(terms: Iterable[raw.PreferredTerm]) -> Iterator[raw.PreferredTerm]:
+    """Yield the preferred terms of a node affinity up to the first that is beyond a limit of required ones.
+
+    A pod is not refused for what it only prefers: what is beyond the limits is passed over.
+    """
+    expressions = values = characters = 0
+    for term in itertools.islice(terms, MAX_TERMS):
+        lists = (one for one in (term.preference.match_expressions, term.preference.match_fields) if one)
+        found = list(itertools.chain.from_iterable(lists))
+        expressions += len(found)
+        values += sum(len(one.values or ()) for one in found)
+        characters += sum(map(len, _texts_of(found)))
+        if expressions > MAX_EXPRESSIONS or values > MAX_VALUES or characters > MAX_WHERE_TEXT:
+            return
+        if term.weight <= MAX_WEIGHT:
+            yield term
+
+
 def _texts(spec: raw.PodSpec) -> Iterator[str]:
     for key, value in (spec.node_selector or {}).items():
         yield from (key, value)
     for toleration in spec.tolerations or ():
         yield from (toleration.key, toleration.operator, toleration.value, toleration.effect)
-    for one in _affinity(spec)[1]:
+    yield from _texts_of(_affinity(spec)[1])
+
+
+def _texts_of(expressions: Iterable[raw.Expression]) -> Iterator[str]:
+    for one in expressions:
         yield from (one.key, one.operator, *(one.values or ()))

@@ -1,13 +1,14 @@
 """PlacementPolicies as the core uses them, or the reason why one cannot apply."""
 
-import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, TypeVar
+
+import msgspec
 
 from berth_crds import catalog, schema_limits, vocabulary, wire
 from berth_crds.text import quoted
 from berth_operator.scheduling import policy
-from berth_operator.scheduling.policy import Policy, Weights
+from berth_operator.scheduling.policy import Policy, PreferenceWeights, Weights
 from berth_operator.translate import load_sources
 
 DEFAULT: Final = Policy()
@@ -23,15 +24,13 @@ def read(thing: wire.PlacementPolicy) -> Policy | str:
         return f"spec.strategy {quoted(spec.strategy)} is not known (known: {known})"
     if fault := _agents_fault(spec.agents):
         return fault
-    weights = Weights(**{name: getattr(spec.weights, name) for name in Weights.__dataclass_fields__})
-    if min(dataclasses.astuple(weights)) < 0 or not weights.core + weights.memory:
-        return "spec.weights must not be negative, and core or memory must be above 0"
     min_memory = spec.sharing.min_memory * policy.MIB
     if not 0 <= min_memory <= policy.MOST_MIN_MEMORY:
         most = policy.MOST_MIN_MEMORY // policy.MIB
         return f"spec.sharing.minMemoryMiB must be from 0 to {most}, not {spec.sharing.min_memory}"
     if fault := (
-        _words_fault(spec)
+        _weights_fault(spec)
+        or _words_fault(spec)
         or _schedulers_fault(spec.pod_records_from)
         or _oversale_fault(spec.oversale)
         or _models_fault(spec.models)
@@ -42,7 +41,8 @@ def read(thing: wire.PlacementPolicy) -> Policy | str:
         return prometheus
     return Policy(
         strategy=vocabulary.Strategy(spec.strategy),
-        weights=weights,
+        weights=_same_fields(spec.weights, Weights),
+        preferences=_same_fields(spec.preferences, PreferenceWeights),
         grace_seconds=float(spec.agents.grace_seconds),
         unknown_seconds=float(spec.agents.unknown_seconds),
         load_seconds=float(spec.agents.load_seconds),
@@ -64,6 +64,27 @@ def read(thing: wire.PlacementPolicy) -> Policy | str:
         pod_records_from=frozenset(spec.pod_records_from),
         min_memory=min_memory,
     )
+
+
+T = TypeVar("T", Weights, PreferenceWeights)
+
+
+def _same_fields(written: wire.Weights | wire.Preferences, kind: type[T]) -> T:
+    return kind(**{name: getattr(written, name) for name in kind.__dataclass_fields__})
+
+
+def _weights_fault(spec: wire.PolicySpec) -> str:
+    """Return what is wrong with the weights; empty if nothing."""
+    weights = spec.weights
+    if min(msgspec.structs.astuple(weights)) < 0 or not weights.core + weights.memory:
+        return "spec.weights must not be negative, and core or memory must be above 0"
+    for field in msgspec.structs.fields(spec.preferences):
+        weight = getattr(spec.preferences, field.name)
+        if not 0 <= weight <= policy.MOST_WEIGHT:
+            return (
+                f"spec.preferences.{field.encode_name} must be from 0 to {policy.MOST_WEIGHT}, not {weight}"
+            )
+    return ""
 
 
 def _seconds(written: int | None) -> float | None:

@@ -64,6 +64,7 @@ class Container(wire.Struct, frozen=True):
     restart_policy: str | None = None
     ports: tuple[Port, ...] | None = None
     env: tuple[Variable, ...] | None = None
+    image: str | None = None
 
 
 class Expression(wire.Struct, frozen=True):
@@ -87,11 +88,21 @@ class NodeSelector(wire.Struct, frozen=True):
     node_selector_terms: tuple[SelectorTerm, ...] | None = None
 
 
+class PreferredTerm(wire.Struct, frozen=True):
+    """A term that a pod would rather have met, and how much that counts."""
+
+    weight: int = 0
+    preference: SelectorTerm = SelectorTerm()
+
+
 class NodeAffinity(wire.Struct, frozen=True):
-    """Only what is required; preferences are not read."""
+    """What is required of nodes, and what is preferred."""
 
     required: NodeSelector | None = msgspec.field(
         default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    preferred: tuple[PreferredTerm, ...] | None = msgspec.field(
+        default=None, name="preferredDuringSchedulingIgnoredDuringExecution"
     )
 
 
@@ -273,10 +284,18 @@ class NodeSpec(wire.Struct, frozen=True):
     unschedulable: bool = False
 
 
+class Image(wire.Struct, frozen=True):
+    """An image that a node has."""
+
+    names: tuple[str, ...] | None = None
+    size_bytes: int = 0
+
+
 class NodeStatus(wire.Struct, frozen=True):
-    """What a node supplies."""
+    """What a node supplies, and which images it has."""
 
     allocatable: Resources | None = None
+    images: tuple[Image, ...] | None = None
 
 
 class Node(wire.Struct, frozen=True):

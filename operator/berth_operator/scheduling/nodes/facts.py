@@ -66,6 +66,22 @@ class Term:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class PreferredTerm:
+    """A term of preferred node affinity, and how much it counts."""
+
+    weight: int
+    term: Term
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Image:
+    """An image that a node has: all its names there, with tags and digests, and its bytes."""
+
+    names: tuple[str, ...]
+    size: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Node:
     """One node: labels, taints, and what it can give.
 
@@ -83,6 +99,12 @@ class Node:
     silent_taint: int | None = (
         None  # Where among its taints the one stands that says that its agent is silent.
     )
+    images: tuple[Image, ...] = ()
+
+
+def _size(term: Term) -> int:
+    """Return how many things a term names."""
+    return sum(1 + len(one.values) for one in (*term.labels, *term.fields))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -96,8 +118,7 @@ class NodeSelection:
     @property
     def size(self) -> int:
         """How many things are named, which is what it takes of memory."""
-        conditions = (one for term in self.affinity or () for one in (*term.labels, *term.fields))
-        return len(self.selector) + len(self.tolerations) + sum(1 + len(one.values) for one in conditions)
+        return len(self.selector) + len(self.tolerations) + sum(map(_size, self.affinity or ()))
 
 
 ANYWHERE: Final = NodeSelection()
@@ -225,6 +246,9 @@ class Demand:
     that pods of one kind share one answer. `delivery` says how its containers can get their cards;
     `is_counted` says that a container asks for a resource which the agent's device plugin serves.
     `other_pods` is what it requires of other pods; None for nothing.
+    `preferred` are the terms of its preferred node affinity. `images` has one name for each container; they
+    are not compared, because they only choose between nodes when a question has been answered, and so pods
+    with other images share the answer.
     """
 
     amounts: Amounts = ()
@@ -235,13 +259,23 @@ class Demand:
     is_counted: bool = False
     other_pods: OtherPods | None = None
     claims: tuple[PodClaim, ...] = ()
+    preferred: tuple[PreferredTerm, ...] = ()
+    images: tuple[str, ...] = dataclasses.field(default=(), compare=False)
 
     @property
     def size(self) -> int:
         """How many things are named, which is what it takes of memory."""
         others = self.other_pods.size if self.other_pods is not None else 0
-        lists = self.amounts, self.device_resources, self.host_ports, self.claims
-        return sum(map(len, lists)) + self.node_selection.size + others
+        lists = (
+            self.amounts,
+            self.device_resources,
+            self.host_ports,
+            self.claims,
+            self.preferred,
+            self.images,
+        )
+        terms = sum(_size(one.term) for one in self.preferred)
+        return self.node_selection.size + terms + sum(map(len, lists)) + others
 
 
 NO_DEMAND: Final = Demand()

@@ -122,10 +122,11 @@ class Labels:
             return found
         any_term = np.zeros(len(self._labels), dtype=np.bool_)
         for term in node_selection.affinity:
-            any_term |= self._term(term)
+            any_term |= self.accepted(term)
         return found & any_term
 
-    def _term(self, term: facts.Term) -> Mask:
+    def accepted(self, term: facts.Term) -> Mask:
+        """Return which nodes a term accepts; an empty one accepts none."""
         found = np.full(len(self._labels), bool(term.labels or term.fields))
         for one in term.labels:
             found &= _holds(one, self.of(one.key))

@@ -1,0 +1,97 @@
+"""The choice of the best node, where something is preferred.
+
+As in kube-scheduler, points from 0 to 100 are added up by weight: those of the strategy, which is one more
+voice here, and of each preference. Of what nobody states (images, balance) at most so much is added, by
+default, as the last part of `fragmentation` may change, the cpu and memory to spare: then it decides between
+nodes whose cards are equally good, and never against them.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import numpy as np
+
+from berth_operator.scheduling import node_table, questions
+from berth_operator.scheduling.constraints.query import Query
+from berth_operator.scheduling.inventory import Inventory
+from berth_operator.scheduling.policy import PreferenceWeights
+from berth_operator.scheduling.preferences import registry
+from berth_operator.scheduling.preferences.preference import Preference
+from berth_operator.scheduling.search_memory import IMPOSSIBLE, CachedScores
+from berth_operator.scheduling.strategies import fragmentation
+from berth_operator.scheduling.strategies.score_inputs import BEST
+
+# Points of the strategy: half of what any difference between cards is worth.
+TIE: Final = BEST / (1 << fragmentation.ALL - fragmentation.SPARE) / 2
+
+
+def chooser(
+    inventory: Inventory, question: questions.Question, cached: CachedScores
+) -> Callable[[], int | np.intp]:
+    """Return a function that finds the position of the best node each time that it is called.
+
+    Where nothing is preferred, that is the node with the best score.
+    """
+    of_this_pod = registry.of_each_pod(inventory, question, cached.policy.preferences)
+    if not (of_this_pod or cached.preferences):
+        return cached.score.argmax
+    points = _points(inventory, question, cached, of_this_pod)
+    strategy = _strategy_weight(question, cached.policy.preferences)
+
+    def best() -> int | np.intp:
+        totals = strategy * cached.score + points
+        totals[cached.score == IMPOSSIBLE] = IMPOSSIBLE
+        return totals.argmax()
+
+    return best
+
+
+def _strategy_weight(question: questions.Question, weights: PreferenceWeights) -> int:
+    return weights.strategy if question.need.any_device else weights.strategy_without_devices
+
+
+def _points(
+    inventory: Inventory,
+    question: questions.Question,
+    cached: CachedScores,
+    of_this_pod: Iterable[Preference],
+) -> node_table.Scores:
+    """Return the points of all preferences together, each times its weight, by position."""
+    weights = cached.policy.preferences
+    query = Query(inventory, inventory.all_rows, question)
+    stated, unstated, most = np.zeros(len(cached.score)), np.zeros(len(cached.score)), 0
+    for one in (*map(registry.BY_NAME.__getitem__, cached.preferences), *of_this_pod):
+        weight = getattr(weights, one.name)
+        raw = cached.raw.get(one.name)
+        parts = _parts(one, _by_position(inventory, one.raw(query)) if raw is None else raw, cached.passes)
+        if one.stated:
+            stated += weight * parts
+        else:
+            unstated += weight * parts
+            most += weight
+    share = _share_of_unstated(weights, _strategy_weight(question, weights), most)
+    points: node_table.Scores = BEST * stated + share * unstated
+    return points
+
+
+def _by_position(inventory: Inventory, raw: node_table.Scores) -> node_table.Scores:
+    figures = np.empty(len(raw))
+    figures[inventory.name_positions()] = raw
+    return figures
+
+
+def _parts(one: Preference, raw: node_table.Scores, passes: node_table.Mask | None) -> node_table.Scores:
+    """Return the parts from 0 to 1, normalised over the nodes that pass the filters."""
+    if passes is None or one.of_each_pod:
+        return raw
+    parts = np.zeros(len(raw))
+    if passes.any():
+        parts[passes] = one.normalised(raw[passes])
+    return parts
+
+
+def _share_of_unstated(weights: PreferenceWeights, strategy: int, most: int) -> float:
+    """Return what the points of what nobody states are multiplied with; they are `most` at most."""
+    if weights.unstated:
+        return weights.unstated * BEST
+    return TIE * max(strategy, 1) / max(most, 1)

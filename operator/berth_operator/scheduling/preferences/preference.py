@@ -1,0 +1,50 @@
+"""What a preference is: a figure for each node, as a Score plugin of kube-scheduler gives."""
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+
+from berth_operator.scheduling import node_table, questions
+from berth_operator.scheduling.constraints.constraint import DependsOn
+from berth_operator.scheduling.constraints.query import Query
+from berth_operator.scheduling.inventory import Inventory
+
+
+def as_it_is(raw: node_table.Scores) -> node_table.Scores:
+    """Return figures that are from 0 to 1 already, and depend on no other node."""
+    return raw
+
+
+def of_the_most(raw: node_table.Scores) -> node_table.Scores:
+    """Return the parts of the largest figure of all these nodes; zeros if it is zero."""
+    most = raw.max()
+    return raw / most if most > 0 else np.zeros(len(raw))
+
+
+def below_the_most(raw: node_table.Scores) -> node_table.Scores:
+    """Return how far each figure, of which less is better, is below the largest, in parts of that."""
+    parts: node_table.Scores = 1 - of_the_most(raw)
+    return parts
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Preference:
+    """One preference.
+
+    `name` is that of its weight in `policy.PreferenceWeights`. `raw` returns a figure for each node of a
+    query, and `normalised` makes parts from 0 to 1 of the figures of all nodes that pass the filters. The
+    figures of one that depends on the NODE alone are remembered with the scores; those of one that depends on
+    the CLUSTER are asked anew each time. With `of_each_pod` pods with the same question may have other
+    figures. `stated` is whether people say so, of the pod or of a node: then it counts before what nobody has
+    said.
+    """
+
+    name: str
+    applies_to: Callable[[Inventory, questions.Question], bool]
+    raw: Callable[[Query], node_table.Scores]
+    normalised: Callable[[node_table.Scores], node_table.Scores] = as_it_is
+    depends_on: DependsOn = DependsOn.NODE
+    of_each_pod: bool = False  # It is not normalised then.
+    stated: bool = True
+    beside_others: bool = False  # Whether it counts only where the pod or a node states another one.

@@ -1,0 +1,48 @@
+"""All preferences. To add one, write its file, name it here, and give it a weight in the policy."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from berth_operator.scheduling import questions
+from berth_operator.scheduling.constraints.constraint import DependsOn
+from berth_operator.scheduling.inventory import Inventory
+from berth_operator.scheduling.policy import PreferenceWeights
+from berth_operator.scheduling.preferences import balance, images, node_affinity, taints
+from berth_operator.scheduling.preferences.preference import Preference
+
+PREFERENCES: Final[tuple[Preference, ...]] = (
+    node_affinity.PREFERENCE,
+    taints.PREFERENCE,
+    images.PREFERENCE,
+    balance.PREFERENCE,
+)
+BY_NAME: Final = {one.name: one for one in PREFERENCES}
+
+
+# Every decision asks these, so they are sorted here once.
+_REMEMBERED: Final = tuple(one for one in PREFERENCES if not one.of_each_pod and not one.beside_others)
+_BESIDE_OTHERS: Final = tuple(one for one in PREFERENCES if one.beside_others)
+_OF_EACH_POD: Final = tuple(one for one in PREFERENCES if one.of_each_pod)
+
+
+def remembered(
+    inventory: Inventory, question: questions.Question, weights: PreferenceWeights
+) -> tuple[str, ...]:
+    """Return the names of the preferences that count for all pods with this question."""
+    found = [one for one in _REMEMBERED if one.applies_to(inventory, question)]
+    if weights.unstated or found:
+        found += [one for one in _BESIDE_OTHERS if one.applies_to(inventory, question)]
+    return tuple([one.name for one in found if getattr(weights, one.name)]) if found else ()
+
+
+def of_each_pod(
+    inventory: Inventory, question: questions.Question, weights: PreferenceWeights
+) -> list[Preference]:
+    """Return the preferences that count for this pod, and perhaps not for others with the same question."""
+    found = [one for one in _OF_EACH_POD if one.applies_to(inventory, question)]
+    return [one for one in found if getattr(weights, one.name)] if found else found
+
+
+def of_each_node(names: Iterable[str]) -> Iterator[str]:
+    """Yield the names of those preferences of which a node's figure depends on that node alone."""
+    return (name for name in names if BY_NAME[name].depends_on is DependsOn.NODE)

@@ -1,0 +1,40 @@
+"""Taints with the effect PreferNoSchedule: the fewer of a node's the pod does not tolerate, the better."""
+
+from collections.abc import Iterable
+from typing import Final
+
+import numpy as np
+
+from berth_operator.scheduling import node_table, questions
+from berth_operator.scheduling.constraints.query import Query
+from berth_operator.scheduling.inventory import Inventory
+from berth_operator.scheduling.nodes import facts, taints
+from berth_operator.scheduling.preferences.preference import Preference, below_the_most
+
+
+def applies_to(inventory: Inventory, _: questions.Question) -> bool:
+    """Whether any node has such a taint."""
+    return bool(inventory.hints.soft_tainted)
+
+
+def raw(query: Query) -> node_table.Scores:
+    """Return how many such taints of each node the pod does not tolerate."""
+    tolerations, inventory = query.question.demand.node_selection.tolerations, query.inventory
+    counts = np.zeros(query.height)
+    known: dict[facts.Taint, bool] = {}  # Many nodes have the same taints.
+    for at, row in enumerate(np.arange(inventory.size)[query.rows].tolist()):
+        if row in inventory.hints.soft_tainted and (info := inventory.infos[row]) and info.node:
+            counts[at] = sum(_keeps_away(one, tolerations, known) for one in info.node.taints)
+    return counts
+
+
+def _keeps_away(
+    taint: facts.Taint, tolerations: Iterable[facts.Toleration], known: dict[facts.Taint, bool]
+) -> bool:
+    if (found := known.get(taint)) is None:
+        soft = taint.effect == facts.Effect.PREFER_NO_SCHEDULE
+        found = known[taint] = soft and not any(taints.tolerates(one, taint) for one in tolerations)
+    return found
+
+
+PREFERENCE: Final = Preference(name="taints", applies_to=applies_to, raw=raw, normalised=below_the_most)

@@ -1,0 +1,48 @@
+"""What pods and nodes only prefer, by objects as people write them."""
+
+from typing import Any
+
+import pytest
+
+from berth_crds.client import resources
+from e2e.stage import Stage, pod
+from support import kubelet
+
+pytestmark = pytest.mark.usefixtures("leader")
+
+IMAGE = "registry.example.com/training/large:1"
+
+
+async def test_preferences_choose_among_nodes_that_fit(stage: Stage) -> None:
+    """A zone, a soft taint, an image: each decides where all else is equal, and none keeps a pod waiting."""
+    zones = {"wish-a": "a", "wish-b": "b", "wish-c": "c"}
+    soft = {"key": "slow", "effect": "PreferNoSchedule"}
+    await stage.machines(
+        *(
+            kubelet.FakeNode(name, {"zone": zone}, taints=(soft,) if zone == "a" else ())
+            for name, zone in zones.items()
+        )
+    )
+    await stage.agent(**dict.fromkeys(zones, "2xT4"))
+    await stage.until_ready(*zones)
+    image = {"names": [IMAGE], "sizeBytes": 9 << 30}
+    await stage.patch(resources.NODES, "wish-c", {"status": {"images": [image]}}, sub="status")
+
+    in_b = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["b"]}]}
+    terms = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 10, "preference": in_b}]}
+    wish: dict[str, Any] = {"affinity": {"nodeAffinity": terms}}
+    large = pod("image")
+    large["spec"]["containers"][0]["image"] = IMAGE
+    await stage.placed(large)
+    await stage.placed(pod("zone", **wish))
+    await stage.placed(pod("zone-again", **wish), pod("plain"))
+    # Zone b is full now, and zone c has no card left: of what is tainted softly the pod gets what it needs.
+    await stage.placed(pod("last", 2, **wish))
+
+    assert await stage.bound() == {
+        "zone": "wish-b",
+        "image": "wish-c",
+        "zone-again": "wish-b",
+        "plain": "wish-c",
+        "last": "wish-a",
+    }

@@ -1,0 +1,89 @@
+"""Image locality: of equally good nodes the one that has the pod's images already."""
+
+import pytest
+
+from berth_operator.scheduling import node_hints
+from berth_operator.scheduling.nodes.facts import Image
+from berth_operator.scheduling.search import Search
+from scheduling.preferring import chosen, pod
+from support import builders
+
+MIB = 1 << 20
+GIB = 1 << 30
+HALF_GIB = Image(("app:1", "registry.example.com/app@sha256:1"), 512 * MIB)
+SMALL = Image(("tool:latest",), 40 * MIB)
+TINY = Image(("pause:3",), MIB)
+
+
+@pytest.mark.parametrize(
+    ("images", "node"),
+    [
+        pytest.param((), "n1", id="no image"),
+        pytest.param(("app:1",), "n3", id="the node that has it"),
+        pytest.param(("registry.example.com/app@sha256:1",), "n3", id="by another of its names"),
+        pytest.param(("app:2",), "n1", id="no node has it"),
+        pytest.param(("pause:3",), "n1", id="one too small to matter"),
+        pytest.param(("tool:latest",), "n1", id="too small for how few nodes have it"),
+        pytest.param(("tool:latest", "app:1"), "n3", id="of several the bytes count"),
+        pytest.param(("wide:1",), "n2", id="where nearly all nodes have it"),
+    ],
+)
+def test_image_locality(images: tuple[str, ...], node: str) -> None:
+    """Of equally good nodes the one comes first that has most of the pod's images."""
+    wide = Image(("wide:1",), 60 * MIB)
+    inventory = builders.inventory(
+        builders.node("n1"),
+        builders.node("n2", images=(TINY, SMALL, wide)),
+        builders.node("n3", images=(HALF_GIB, wide)),
+    )
+
+    assert chosen(inventory, pod(images=images)) == node
+
+
+def parts(hints: node_hints.NodeHints, *names: str) -> list[float]:
+    """Return how much of these images each row has."""
+    return list(hints.images.parts(names, 3, hints.nodes))
+
+
+def test_images_count_by_size_and_spread() -> None:
+    """The bytes times the part of all nodes that have the image, from 23 MiB to 1000 MiB a container."""
+    hints = node_hints.NodeHints()
+    big, other = Image(("big:1",), 3000 * MIB), Image(("other:1",), 300 * MIB)
+    for row, images in enumerate(((big, other), (big,), ())):
+        hints.update(row, builders.node(f"n{row}", images=images))
+
+    assert parts(hints, "big:1") == [1, 1, 0]
+    assert parts(hints, "other:1") == pytest.approx([(100 - 23) / (1000 - 23), 0, 0])
+    assert parts(hints, "big:1", "unknown:1") == pytest.approx([1, 1, 0])
+    assert parts(hints, "other:1", "other:1") == pytest.approx([(200 - 23) / (2000 - 23), 0, 0])
+
+
+def test_images_that_go_are_forgotten() -> None:
+    """With their node, or because its kubelet removed them; nothing is kept of one that no node has."""
+    hints = node_hints.NodeHints()
+    for row in range(3):
+        hints.update(row, builders.node(f"n{row}", images=(Image(("a:1", "a@1"), 3000 * MIB),)))
+    assert parts(hints, "a:1") == [1, 1, 1]
+
+    hints.update(0, builders.node("n0", images=()))
+    assert parts(hints, "a:1") == [0, 1, 1]
+    hints.update(1, None)
+    assert parts(hints, "a:1") == [0, 0, 1]
+    hints.update(2, builders.node("n2"))
+
+    assert (len(hints.images), bool(hints.images), hints.images.knows(["a:1", "a@1"])) == (0, False, False)
+
+
+def test_pods_with_other_images_share_their_answer() -> None:
+    """Their question is one, and each gets the node that has its own image."""
+    inventory = builders.inventory(
+        builders.node("n1"),
+        builders.node("n2", images=(HALF_GIB,)),
+        builders.node("n3", images=(Image(("web:1",), GIB),)),
+    )
+    search = Search(inventory)
+
+    nodes = [chosen(inventory, pod(images=(name,)), search=search) for name in ("app:1", "web:1", "db:1")]
+
+    assert nodes == ["n2", "n3", "n1"]
+    assert len(search._cached) == 1
