@@ -29,6 +29,7 @@ from berth_operator.translate import (
     pod_cache,
     pod_limits,
     raw,
+    resizing,
     resources,
     small_amounts,
 )
@@ -191,7 +192,7 @@ class BoundRequest:
 
 def read_bound_request(pod: raw.Pod) -> BoundRequest:
     """Return the request of a bound pod."""
-    amounts, ports = demands.amounts(pod.spec), demands.host_ports(pod.spec)
+    amounts, ports = demands.amounts(resizing.effective_spec(pod)), demands.host_ports(pod.spec)
     pod = _without_others(pod)
     if pod_limits.many_devices(pod.spec):
         return BoundRequest(held_devices.any_devices(pod.spec), amounts, None, ports)
