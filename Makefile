@@ -26,7 +26,7 @@ define want
 	    || echo "cannot install the Debian package $(2); the tests that need it are skipped"; }
 endef
 
-.PHONY: help setup demo chaos e2e-node e2e-install test test-gpu check lint types fast format crds cluster clean bench bench-agent bench-openb bench-decide fuzz images manifests release kind kind-delete
+.PHONY: help setup demo chaos e2e-node e2e-install test test-gpu check lint types fast format crds cluster clean bench bench-agent bench-openb bench-decide fuzz parity images manifests release kind kind-delete
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -108,6 +108,9 @@ bench-decide: $(READY) ## time of one decision, from 100 to 10,000 nodes; ARGS="
 
 fuzz: $(READY) ## draw absurd pods for MINUTES and see that none holds the operator up; SEED=... plays again
 	@$(BIN)/python -m bench.fuzz $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+parity: $(READY) ## ask kube-scheduler and Berth where N random pods may run; SEED=... draws the same again
+	@$(BIN)/python -m parity $(if $(N),--pods $(N)) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 images: $(READY) ## images of both programs, by docker, podman or buildah; BASE=IMAGE, ARGS=--help
 	@$(BIN)/python -m release.images $(if $(BASE),--base $(BASE)) $(ARGS)

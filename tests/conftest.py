@@ -19,7 +19,7 @@ hypothesis.settings.register_profile("berth", deadline=None)
 hypothesis.settings.load_profile("berth")
 
 # Fixtures that lend a cluster, this run's or one of their own.
-CLUSTERS = {"cluster", "base", "own_cluster"}
+CLUSTERS = {"cluster", "base", "own_cluster", "parity_cluster"}
 # It mostly waits for containers: others compute meanwhile, and nobody waits for it at the end.
 LONGEST = "release/test_upgrade.py"
 

@@ -18,7 +18,7 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 from berth_crds import aliases, names, requirements
-from berth_operator.translate import device_annotations, other_pods, raw, resources
+from berth_operator.translate import device_annotations, other_pods, raw, resizing, resources
 
 MAX_KEY_BYTES: Final = 1 << 14  # Longer keys are replaced by a digest.
 MAX_BYTES: Final = 8 << 20  # Of all short keys together, and of all long ones.
@@ -143,11 +143,16 @@ def reads_label(key: str) -> bool:
 
 
 def bound_key(pod: raw.Pod) -> bytes:
-    """Return the key of a bound pod: all that its request depends on, without its node and allocation."""
+    """Return the key of a bound pod: all that its request depends on, without its node and allocation.
+
+    Its status is a part of the key only where it has other resources than are asked for.
+    """
+    effective = resizing.effective_spec(pod)
+    resized = [effective] if effective is not pod.spec else []
     annotations_read = {key: value for key, value in pod.metadata.annotations.items() if key in ANNOTATIONS}
     labels = {key: value for key, value in pod.metadata.labels.items() if key in LABELS}
     spec = msgspec.structs.replace(pod.spec, node_name="", volumes=None)
-    return _encoder.encode((spec, annotations_read, labels, *_seen_by_others(pod)))
+    return _encoder.encode((spec, annotations_read, labels, *_seen_by_others(pod), *resized))
 
 
 _encoder: Final = msgspec.json.Encoder()

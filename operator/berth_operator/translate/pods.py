@@ -31,6 +31,7 @@ from berth_operator.translate import (
     pod_cache,
     pod_limits,
     raw,
+    resizing,
     resources,
     shared_labels,
     small_amounts,
@@ -204,7 +205,7 @@ class BoundRequest:
 
 def read_bound_request(pod: raw.Pod) -> BoundRequest:
     """Return the request of a bound pod."""
-    amounts, ports = demands.amounts(pod.spec), demands.host_ports(pod.spec)
+    amounts, ports = demands.amounts(resizing.effective_spec(pod)), demands.host_ports(pod.spec)
     far = (other_pods.UNREAD,) if pod_limits.many_terms(pod.spec) else other_pods.anti_affinity(pod)
     pod = _without_others(pod)
     if pod_limits.many_devices(pod.spec):

@@ -220,12 +220,24 @@ class PodCondition(wire.Struct, frozen=True):
     message: str | None = None
 
 
+class ContainerStatus(wire.Struct, frozen=True):
+    """What a container has, and what its kubelet has allocated to it."""
+
+    name: str = ""
+    resources: ContainerResources | None = None
+    allocated_resources: Resources | None = None
+
+
 class PodStatus(wire.Struct, frozen=True):
-    """The observed state of a pod."""
+    """The observed state of a pod; what it has differs from what it asks for while it is resized."""
 
     phase: str = ""
     start_time: str | None = None  # The kubelet writes it when it admits the pod.
     conditions: tuple[PodCondition, ...] | None = None
+    container_statuses: tuple[ContainerStatus, ...] | None = None
+    init_container_statuses: tuple[ContainerStatus, ...] | None = None
+    resources: ContainerResources | None = None
+    allocated_resources: Resources | None = None
 
 
 class Pod(wire.Struct, frozen=True):

@@ -1,0 +1,147 @@
+"""Draws pods: those that are bound, with what their kubelets say of them, and those that ask.
+
+A pod that asks uses only a few of all fields, or no node would ever pass. The API server refuses some of what
+is drawn here.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from parity import affinity_drawing, node_drawing, resource_drawing, scenes
+from parity.dice import Dice, Fields
+from parity.scenes import Object
+
+LABELS: Final[dict[str, tuple[str, ...]]] = {
+    "app": ("web", "db", "cache"),
+    "tier": ("front", "back"),
+    "version": ("1", "2"),
+}
+PORTS: Final = (8080, 9090)
+ADDRESSES: Final = ("", "0.0.0.0", "127.0.0.1", "10.0.0.1", "::")
+START: Final = "2026-01-01T00:00:00Z"
+# How often a pod that asks uses each group of fields.
+PARTS: Final[dict[str, float]] = {
+    "resources": 0.5,
+    "selector": 0.2,
+    "affinity": 0.25,
+    "tolerations": 0.35,
+    "ports": 0.15,
+    "spread": 0.12,
+    "pod affinity": 0.1,
+    "pod anti-affinity": 0.1,
+    "gates": 0.02,
+    "os": 0.06,
+    "node preference": 0.05,
+}
+
+
+def asking(dice: Dice, name: str, nodes: tuple[str, ...]) -> Object:
+    """Return a pod that asks for a node."""
+    spec: Fields = {}
+    for part, draw in _PARTS.items():
+        if dice.whether(PARTS[part]):
+            _merge(spec, draw(dice, nodes))
+    return _pod(dice, name, spec)
+
+
+def bound(dice: Dice, name: str, node: str, nodes: tuple[str, ...]) -> Object:
+    """Return a pod on a node, with its status."""
+    spec: Fields = {"nodeName": node}
+    chances = {"resources": 0.7, "ports": 0.2, "pod affinity": 0.1, "pod anti-affinity": 0.15}
+    for part, chance in chances.items():
+        if dice.whether(chance):
+            _merge(spec, _PARTS[part](dice, nodes))
+    pod = _pod(dice, name, spec)
+    if dice.whether(0.08):
+        pod["metadata"]["annotations"] = {scenes.TERMINATING: "true"}
+    pod["status"] = _status(dice, pod)
+    return pod
+
+
+def _pod(dice: Dice, name: str, spec: Fields) -> Object:
+    labels = {key: dice.choice(values) for key, values in LABELS.items() if dice.whether(0.7)}
+    spec.setdefault("containers", [resource_drawing.container("c0")])
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": dice.choice((*scenes.NAMESPACES,)), "labels": labels},
+        "spec": {"schedulerName": scenes.SCHEDULER, **spec},
+    }
+
+
+def _status(dice: Dice, pod: Object) -> Fields:
+    phase = dice.choices(("Running", "Succeeded", "Failed"), (92, 4, 4))[0]
+    status: Fields = {"phase": phase, "startTime": START}
+    return status | (resource_drawing.resized(dice, pod["spec"]) if dice.whether(0.15) else {})
+
+
+def _merge(spec: Fields, more: Fields) -> None:
+    """Add fields to a spec: objects are merged, and what is there stays."""
+    for name, value in more.items():
+        if isinstance(value, dict) and isinstance(spec.get(name), dict):
+            _merge(spec[name], value)
+        else:
+            spec.setdefault(name, value)
+
+
+# ---------------------------------------------------------------- groups of fields
+
+
+def _selector(dice: Dice, nodes: tuple[str, ...]) -> Fields:
+    labels = {**node_drawing.LABELS, node_drawing.HOST: nodes, "absent": ("x",)}
+    return {"nodeSelector": {key: dice.choice(labels[key]) for key in dice.some((*labels,), 2, 1)}}
+
+
+def _tolerations(dice: Dice, _nodes: tuple[str, ...]) -> Fields:
+    return {"tolerations": [_toleration(dice) for _ in range(dice.randint(1, 3))]}
+
+
+def _toleration(dice: Dice) -> Fields:
+    key = dice.choice((*node_drawing.TAINT_KEYS, node_drawing.CORDON, ""))
+    effect = dice.maybe(0.5, effect=lambda: dice.choice(node_drawing.EFFECTS))
+    if not key or dice.whether(0.4):
+        return {**({"key": key} if key else {}), "operator": "Exists", **effect}
+    operator = dice.maybe(0.5, operator=lambda: "Equal")
+    return {"key": key, "value": dice.choice(node_drawing.TAINT_VALUES), **operator, **effect}
+
+
+def _ports(dice: Dice, _nodes: tuple[str, ...]) -> Fields:
+    """Return containers with host ports; a pod in the network of its host has all its ports there."""
+    containers = [{**resource_drawing.container("c0"), "ports": _port_list(dice)}]
+    sidecar = {**resource_drawing.container("s0"), "ports": _port_list(dice)}
+    if dice.whether(0.5):
+        sidecar["restartPolicy"] = "Always"
+    return {
+        "containers": containers,
+        **dice.maybe(0.25, initContainers=lambda: [sidecar]),
+        **dice.maybe(0.1, hostNetwork=lambda: True),
+    }
+
+
+def _port_list(dice: Dice) -> list[Fields]:
+    return [_port(dice) for _ in range(dice.randint(1, 2))]
+
+
+def _port(dice: Dice) -> Fields:
+    number = dice.choice(PORTS)
+    return {
+        "containerPort": number,
+        **dice.maybe(0.9, hostPort=lambda: number),
+        **dice.maybe(0.5, protocol=lambda: dice.choice(("TCP", "UDP", "SCTP"))),
+        **dice.maybe(0.5, hostIP=lambda: dice.choice(ADDRESSES)),
+    }
+
+
+_PARTS: Final[dict[str, Callable[[Dice, tuple[str, ...]], Fields]]] = {
+    "resources": lambda dice, _: resource_drawing.spec(dice),
+    "selector": _selector,
+    "affinity": affinity_drawing.node_affinity,
+    "tolerations": _tolerations,
+    "ports": _ports,
+    "spread": lambda dice, _: affinity_drawing.spread(dice),
+    "pod affinity": lambda dice, _: affinity_drawing.pod_affinity(dice, "podAffinity"),
+    "pod anti-affinity": lambda dice, _: affinity_drawing.pod_affinity(dice, "podAntiAffinity"),
+    "gates": lambda _dice, _nodes: {"schedulingGates": [{"name": "example.com/wait"}]},
+    "os": lambda dice, _: {"os": {"name": dice.choice(("linux", "windows"))}},
+    "node preference": affinity_drawing.node_preference,
+}
