@@ -39,12 +39,18 @@ class CounterKey(NamedTuple):
 class Counter:
     """How many pods of each row a key selects."""
 
-    __slots__ = ("counts", "key", "test")
+    __slots__ = ("counts", "key", "pairs", "test")
 
     def __init__(self, key: CounterKey, size: int) -> None:
         self.key = key
         self.counts: node_table.Numbers = np.zeros(size, dtype=np.int64)
         self.test = _all_of([test_of(one.expressions) for one in key.selectors])
+        # Labels that each pod must have: to look for them is faster than to ask for all that is required.
+        self.pairs = tuple(pair for one in key.selectors for pair in _pairs(one.expressions))
+
+    def selects(self, labels: facts.Labels) -> bool:
+        """Whether pods with these labels are counted, if they are in one of the namespaces."""
+        return all(pair in labels for pair in self.pairs) and self.test(dict(labels))
 
     def add(self, row: int, sign: int) -> None:
         """Count a pod of a row, or with -1 no more."""
@@ -67,6 +73,12 @@ def test_of(expressions: facts.Expressions | None) -> LabelTest:
         key, value = expressions[0].key, expressions[0].values[0]
         return lambda labels: labels.get(key) == value
     return lambda labels: all(affinity.holds(one, labels) for one in expressions)
+
+
+def _pairs(expressions: facts.Expressions | None) -> Iterator[tuple[str, str]]:
+    for one in expressions or ():
+        if one.operator == "In" and len(one.values) == 1:
+            yield one.key, one.values[0]
 
 
 def _all_of(tests: list[LabelTest]) -> LabelTest:
@@ -213,13 +225,16 @@ class PodIndex:
 
     def _selected(self, counter: Counter) -> Iterator[Hold]:
         """Yield the pods that a counter counts; pods that share their labels are compared once."""
-        test, staying = counter.test, counter.key.staying
+        selects, staying = counter.selects, counter.key.staying
+        required = next(iter(counter.pairs), None)  # Most pods do not have it.
         found: dict[int, bool] = {}  # By the identity of the labels, which the holds keep alive.
         for namespace in self._namespaces_of(counter.key):
             for hold in self._pods[namespace].values():
                 labels = hold.labels
+                if required is not None and required not in labels:
+                    continue
                 if (meant := found.get(id(labels))) is None:
-                    meant = found[id(labels)] = test(dict(labels))
+                    meant = found[id(labels)] = selects(labels)
                 if meant and not (staying and hold.leaving):
                     yield hold
 
@@ -236,11 +251,10 @@ class PodIndex:
         """Return the counters that select a pod, should it be leaving or not."""
         identity = hold.namespace, hold.labels
         if (found := self._counters_of.get(identity)) is None:
-            labels = dict(hold.labels)
             found = tuple(
                 one
                 for key, one in self._counters.items()
-                if self._about(key, hold.namespace) and one.test(labels)
+                if one.selects(hold.labels) and self._about(key, hold.namespace)
             )
             if len(self._counters_of) >= MOST_REMEMBERED:
                 self._counters_of.clear()
