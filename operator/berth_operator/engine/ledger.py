@@ -134,7 +134,7 @@ class Ledger:
         self._devices_changed(self.inventory.take_affected())
         if hold.devices or hold.amounts:
             self._offer(hold.node, ClusterEvent.CAPACITY_FREED, before)
-        self.pod_changes.pods_changed(hold)
+        self.pod_changes.pods_changed(hold, left=True)
         return hold
 
     def _offer(self, node: str, change: ClusterEvent, before: node_offers.Left | None = None) -> None:

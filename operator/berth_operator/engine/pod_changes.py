@@ -22,10 +22,10 @@ class PodChanges:
         self._backlog = backlog
         self._wake = wake
 
-    def pods_changed(self, *pods: holds.Hold) -> None:
-        """Wake the pods that these may matter to, which came, went or look otherwise to other pods."""
+    def pods_changed(self, *pods: holds.Hold, left: bool = False) -> None:
+        """Wake the pods that these may help, which came, `left` or look otherwise to other pods."""
         if self._backlog and any(map(self._inventory.pods.concerns, pods)):
-            self._wake_waiting(node_offers.judge_pods(self._inventory, pods))
+            self._wake_waiting(node_offers.judge_pods(self._inventory, pods, left=left))
 
     def node_changed(self, before: facts.Node | None, after: facts.Node | None) -> None:
         """Wake all of them if pods have to be counted otherwise because of a node."""

@@ -26,10 +26,9 @@ MOST_COMPARED: Final = 4096
 SEARCHED_AT_ONCE: Final = 64
 
 EventWait = tuple[int, decisions.AwaitedEvents]  # The kind of the pods, and what they wait for.
-# Loads change all the time, and help those pods alone that say so.
-ANYTHING: Final[decisions.AwaitedEvents] = frozenset(decisions.ClusterEvent) - {
-    decisions.ClusterEvent.LOAD_CHANGED
-}
+# Loads and pods change all the time, and help those pods alone that say so.
+FREQUENT: Final = {decisions.ClusterEvent.LOAD_CHANGED, decisions.ClusterEvent.PODS_CHANGED}
+ANYTHING: Final[decisions.AwaitedEvents] = frozenset(decisions.ClusterEvent) - FREQUENT
 
 
 class Backlog:

@@ -130,17 +130,20 @@ def judge(
     return able
 
 
-def judge_pods(inventory: Inventory, pods: Sequence[Hold]) -> Callable[[queued_pods.Candidate], bool]:
-    """Return whether pods that came, went or changed may matter to a pod that waits.
+def judge_pods(
+    inventory: Inventory, pods: Sequence[Hold], *, left: bool = False
+) -> Callable[[queued_pods.Candidate], bool]:
+    """Return whether pods that came, `left` or changed may help a pod that waits for a change of pods.
 
-    Those that wait for the same may have different labels, so a pod with an anti-affinity matters to all.
+    Pods that ask for the same may have different labels. So one with an anti-affinity that has left may
+    have repelled any of them.
     """
-    repel = any(one.anti_affinity for one in pods)
+    repelled = left and any(one.anti_affinity for one in pods)
 
     def able(candidate: queued_pods.Candidate) -> bool:
         others = candidate.demand.other_pods
         selectors = others.selectors if others is not None else ()
-        return repel or any(_about(inventory, one, pods) for one in selectors)
+        return repelled or any(_about(inventory, one, pods) for one in selectors)
 
     return able
 

@@ -96,9 +96,8 @@ class PodIndex:
         self._counters: collections.OrderedDict[CounterKey, Counter] = collections.OrderedDict()
         self._forgotten = False  # Whether any counter was ever forgotten for want of room.
         self._counters_of: dict[Identity, tuple[Counter, ...]] = {}
-        self._terms: dict[
-            facts.PodTerm, collections.Counter[int]
-        ] = {}  # How many pods of which rows have it.
+        # How many pods of which rows have each term.
+        self._terms: dict[facts.PodTerm, collections.Counter[int]] = {}
         self._terms_about: dict[str, dict[facts.PodTerm, None]] = {}  # By namespace; "" for perhaps any.
         self._repelling: dict[Identity, frozenset[facts.PodTerm]] = {}
 

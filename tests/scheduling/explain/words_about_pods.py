@@ -14,6 +14,4 @@ WORDS: Final = {
     Reason.REPELLED: ("zone", "didn't satisfy existing pods anti-affinity rules (zone)"),
     Reason.UNKNOWN_POD_LABELS: ("", f"cannot be evaluated: {NO_ROOM}"),
 }
-REASONS: Final = {
-    reason: (detail, f"1 {words}", f"2 {words}") for reason, (detail, words) in WORDS.items()
-}
+REASONS: Final = {reason: (detail, f"1 {words}", f"2 {words}") for reason, (detail, words) in WORDS.items()}
