@@ -66,7 +66,7 @@ class Inventory:
         self._card_masks = card_masks.CardMasks()
         self._holders: dict[str, int] = {}
         self.ports = port_usage.PortUsage()
-        self.pods = pod_index.PodIndex(self.index)
+        self.pods = pod_index.PodIndex(self.index, self._all_holds)
         self._vacant: list[int] = []
 
     def __repr__(self) -> str:
@@ -95,6 +95,9 @@ class Inventory:
         """Return a pod's hold."""
         at = self._holders.get(uid)
         return self._info_at(at).holds[uid] if at is not None else None
+
+    def _all_holds(self) -> Iterable[Hold]:
+        return (hold for info in self.infos if info is not None for hold in info.holds.values())
 
     def name_positions(self) -> node_table.Numbers:
         """Return for each row its position in the order of names: the last tie-breaker."""
@@ -162,7 +165,7 @@ class Inventory:
         table = self.table
         self._set_allocatable(info, node.allocatable)
         table.has_node[info.row] = True
-        if info.node is None or _place(info.node) != _place(node):
+        if info.node is None or node_selection_reasons.place(info.node) != node_selection_reasons.place(node):
             self._node_selection.node_changed(info.row, node)
         honored, info.node = info.honors_partitions, node
         device_counts.recount_partitions(table, info, honored=honored)
@@ -394,7 +397,3 @@ class Inventory:
 
     def _update_supply(self, info: node_info.NodeInfo) -> None:
         self._cluster_supply.update(info.name, cluster_supply.node_supply(info))
-
-
-def _place(node: facts.Node) -> tuple[object, ...]:
-    return node.labels, node.taints, node.unschedulable

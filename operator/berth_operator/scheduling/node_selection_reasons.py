@@ -113,6 +113,11 @@ class NodeSelectionCache:
         self._untainted.clear()
 
 
+def place(node: facts.Node) -> tuple[object, ...]:
+    """Return what of a node its reasons depend on, beside its name."""
+    return node.labels, node.taints, node.unschedulable
+
+
 def _bytes(found: NodeSelectionReasons, node_selection: facts.NodeSelection) -> int:
     return found.reason_index.nbytes + BYTES_A_THING * node_selection.size
 
