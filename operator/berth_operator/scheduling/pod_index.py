@@ -1,8 +1,8 @@
 """Which pods are on which nodes, by namespace and labels: what spread and pod affinity are counted from.
 
 Nothing is counted until somebody asks, nor are pods sorted by namespace before. A selector that was asked
-for keeps its counts by row, and each pod that comes, goes or changes its labels is added to the counts that it
-belongs to; the pods of one workload have equal labels, so which counts these are is remembered. The least
+for keeps its counts by row, and each pod that comes, goes or changes its labels is added to the counts that
+it belongs to; the pods of one workload have equal labels, so which counts these are is remembered. The least
 recently asked selectors are forgotten.
 
 The required anti-affinity of pods on nodes is kept by distinct term, because it keeps away other pods,
