@@ -133,7 +133,7 @@ def judge(
 def judge_pod(
     inventory: Inventory, before: Hold | None, after: Hold | None
 ) -> Callable[[queued_pods.Candidate], bool]:
-    """Return whether a pod that waits for a change of pods may be helped by this one; None if it is not there.
+    """Return whether a pod that waits for a change of pods may be helped by this one; None: it is not there.
 
     Pods that ask for the same may have different labels. So one with an anti-affinity that has left may
     have repelled any of them.
