@@ -14,7 +14,7 @@ def test_equal_labels_are_one_object() -> None:
     """Pods of one workload share theirs, and others the pairs that they have in common."""
     labels = shared_labels.SharedLabels()
 
-    one, same, other = (labels.of({"app": "".join(["w", "eb"]), "index": at}) for at in "001")
+    one, same, other = (labels.of({"app": "WEB".lower(), "index": at}) for at in "001")
 
     assert one is same
     assert one == (("app", "web"), ("index", "0"))
@@ -23,7 +23,7 @@ def test_equal_labels_are_one_object() -> None:
 
 
 def test_what_is_shared_is_bounded() -> None:
-    """It begins anew where it would take too much, and very many labels of one pod are kept but not shared."""
+    """It begins anew where it would take too much; very many labels of one pod are kept, but not shared."""
     labels = shared_labels.SharedLabels()
     with mock.patch.object(shared_labels, "MOST_CHARACTERS", 100):
         for number in range(100):
