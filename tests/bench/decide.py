@@ -3,10 +3,12 @@
 For clusters of several sizes and fills, and three kinds of request, one decision at a
 time is made and its placement charged to the inventory; then a pod of the same kind is
 released, so that the fill stays as it is. Both belong to the time that is measured: the
-decision and what it does to the picture.
+decision and what it does to the picture. At last pods of one application come to an empty cluster,
+which are to be spread over zones and to be apart by host, until each node has one.
 """
 
 import argparse
+import dataclasses
 import itertools
 import random
 import time
@@ -37,13 +39,25 @@ REQUESTS: Final = {
 }
 
 
+APART: Final = "spread apart"
+ZONES: Final = 10
+ZONE: Final = "topology.kubernetes.io/zone"
+HOST: Final = "kubernetes.io/hostname"
+LABELS: Final = (("app", "web"),)
+WEB: Final = facts.PodSelector(("bench",), (facts.LabelExpression("app", "In", ("web",)),))
+SPREAD_APART: Final = facts.OtherPods(
+    spread=(facts.SpreadConstraint(ZONE, 1, WEB),), anti_affinity=(facts.PodTerm(WEB, HOST),)
+)
+
+
 def cluster(count: int) -> Inventory:
     """Make a cluster of equal nodes with eight cards each, from the catalog's own topology."""
     inventory = Inventory()
     for at in range(count):
         name = f"node-{at:05}"
         given = ((facts.CPU, 192_000), (facts.MEMORY, 2 << 40), (facts.PODS, 256))
-        inventory.put_node(facts.Node(name, allocatable=given))
+        labels = {HOST: name, ZONE: f"zone-{at % ZONES}"}
+        inventory.put_node(facts.Node(name, labels, allocatable=given))
         inventory.put_device(layouts.device(name, f"8x{MODEL}"))
         inventory.set_silent(name, False)
     return inventory
@@ -94,6 +108,22 @@ def measure(inventory: Inventory, kind: str) -> list[float]:
     return seconds
 
 
+def measure_apart(inventory: Inventory) -> list[float]:
+    """Time single decisions for pods that are spread over zones and apart by host; all of them stay."""
+    search, policy, backlog, seconds = Search(inventory), Policy(), Backlog(), []
+    for pod in itertools.islice(pods("whole"), min(DECISIONS, len(inventory.index))):
+        demand = dataclasses.replace(pod.demand, other_pods=SPREAD_APART)
+        asking = dataclasses.replace(pod, demand=demand, labels=LABELS)
+        backlog.push(asking)
+        started = time.perf_counter()
+        (answer,) = cycle.simulate(search, backlog, 0.0, policy)
+        assert isinstance(answer, decisions.Bind)
+        inventory.charge(cycle.hold_for(asking, answer.placement))
+        seconds.append(time.perf_counter() - started)
+        backlog.remove(asking.uid)
+    return seconds
+
+
 def main() -> None:
     """Run and write the results."""
     parser = argparse.ArgumentParser(prog="make bench-decide", description=__doc__)
@@ -109,12 +139,15 @@ def bench(count: int) -> list[dict[str, object]]:
     for name, part in FILLS.items():
         inventory = cluster(count)
         fill(inventory, part)
-        for kind in REQUESTS:
-            seconds = measure(inventory, kind)
-            p50, p99 = (round(float(np.percentile(seconds, at)) * 1e6, 1) for at in (50, 99))
-            rows.append({"nodes": count, "fill": name, "request": kind, "p50_us": p50, "p99_us": p99})
-            print(f"{count:>6} nodes, {name:<12} {kind:<9} p50 {p50:7.1f} us   p99 {p99:8.1f} us", flush=True)
-    return rows
+        rows += [row(count, name, kind, measure(inventory, kind)) for kind in REQUESTS]
+    return [*rows, row(count, "empty", APART, measure_apart(cluster(count)))]
+
+
+def row(count: int, fill: str, kind: str, seconds: list[float]) -> dict[str, object]:
+    """Print and return what was measured."""
+    p50, p99 = (round(float(np.percentile(seconds, at)) * 1e6, 1) for at in (50, 99))
+    print(f"{count:>6} nodes, {fill:<12} {kind:<12} p50 {p50:7.1f} us   p99 {p99:8.1f} us", flush=True)
+    return {"nodes": count, "fill": fill, "request": kind, "p50_us": p50, "p99_us": p99}
 
 
 if __name__ == "__main__":

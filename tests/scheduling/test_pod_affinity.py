@@ -23,6 +23,7 @@ from scheduling.pod_clusters import (
     near,
     node,
     pod,
+    read,
     read_node,
     selecting,
     term,
@@ -374,3 +375,18 @@ def test_a_pod_that_says_too_much_keeps_others_off_its_node() -> None:
 
     assert hold(pod("w", "n1", affinity=many)).anti_affinity == (other_pods.UNREAD,)
     assert both.feasible(pod()) == ALL - {"n1"}
+
+
+def test_a_pod_that_its_kubelet_may_refuse_counts() -> None:
+    """As for kube-scheduler, to which a pod with a node is there, whether the kubelet admits it or not."""
+    ledger = ledgers.with_nodes(2)
+    too_large = [{"name": "main", "resources": {"requests": {"cpu": "100"}}}]
+    body = web("w", "n1", containers=too_large, schedulerName="other") | {"status": {"phase": "Pending"}}
+    ledgers.pod_seen(ledger, read(body))
+    assert ledger.unadmitted_pods.is_excluded("uid-w")
+
+    waits(ledger, pod(affinity=near(term(ZONE))), hosts=2)
+    for number in (1, 2):
+        ledger.node_seen(read_node(node(f"n{number}", f"zone-{number}")))
+
+    assert ledgers.assume(ledger).placement.node == "n1"

@@ -233,7 +233,7 @@ def test_a_pod_that_comes_elsewhere_lets_it_in() -> None:
     [
         pytest.param(pod("w", "n1", labels={"app": "other"}), True, id="other labels"),
         pytest.param(web("w", "n1", leaving=True), True, id="a deletion"),
-        pytest.param(pod("w", "n1", labels=WEB | {"more": "x"}), True, id="another label"),
+        pytest.param(pod("w", "n1", labels=WEB | {"more": "x"}), False, id="a label that nobody asks for"),
         pytest.param(web("w", "n1"), False, id="nothing"),
         pytest.param(pod("new", "n2", labels={"app": "other"}), False, id="a pod that it is not about"),
     ],

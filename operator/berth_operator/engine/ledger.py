@@ -125,7 +125,7 @@ class Ledger:
         self.inventory.charge(hold)
         self.changes.record(hold.node)
         self._devices_changed(self.inventory.take_affected())
-        self.pod_changes.pods_changed(hold)
+        self.pod_changes.pod_changed(None, hold)
 
     def _release(self, uid: str) -> holds.Hold:
         held = self.inventory.hold(uid)
@@ -136,7 +136,7 @@ class Ledger:
         self._devices_changed(self.inventory.take_affected())
         if hold.devices or hold.amounts:
             self._offer(hold.node, ClusterEvent.CAPACITY_FREED, before)
-        self.pod_changes.pods_changed(hold)
+        self.pod_changes.pod_changed(hold, None)
         return hold
 
     def _offer(self, node: str, change: ClusterEvent, before: node_offers.Left | None = None) -> None:
@@ -226,7 +226,7 @@ class Ledger:
         """Charge what a pod on a node holds, in place of what was charged of it before."""
         if known is not None and known == hold:
             if self.inventory.refresh(hold):
-                self.pod_changes.pods_changed(known, hold)
+                self.pod_changes.pod_changed(known, hold)
             if self.state(hold.uid) is State.CONFIRMED:
                 return
         self._step(hold.uid, Step.CONFIRM)

@@ -22,10 +22,11 @@ class PodChanges:
         self._backlog = backlog
         self._wake = wake
 
-    def pods_changed(self, *pods: holds.Hold) -> None:
-        """Wake the pods that these may matter to, which came, went or look otherwise to other pods."""
-        if self._backlog and any(map(self._inventory.pods.concerns, pods)):
-            self._wake_waiting(node_offers.judge_pods(self._inventory, pods))
+    def pod_changed(self, before: holds.Hold | None, after: holds.Hold | None) -> None:
+        """Wake the pods that a pod may help that comes, goes or looks otherwise; None: it is not there."""
+        concerns = self._inventory.pods.concerns
+        if self._backlog and any(concerns(one) for one in (before, after) if one is not None):
+            self._wake_waiting(node_offers.judge_pod(self._inventory, before, after))
 
     def node_changed(self, before: facts.Node | None, after: facts.Node | None) -> None:
         """Wake all of them if pods have to be counted otherwise because of a node."""

@@ -27,9 +27,9 @@ SEARCHED_AT_ONCE: Final = 64
 
 EventWait = tuple[int, decisions.AwaitedEvents]  # The kind of the pods, and what they wait for.
 VOLUMES: Final = decisions.ClusterEvent.VOLUME_CHANGED
-# Loads and volumes change all the time, and help those pods alone that say so.
-RARE: Final = {decisions.ClusterEvent.LOAD_CHANGED, VOLUMES}
-ANYTHING: Final[decisions.AwaitedEvents] = frozenset(decisions.ClusterEvent) - RARE
+# Loads, pods and volumes change all the time, and help those pods alone that say so.
+FREQUENT: Final = {decisions.ClusterEvent.LOAD_CHANGED, decisions.ClusterEvent.PODS_CHANGED, VOLUMES}
+ANYTHING: Final[decisions.AwaitedEvents] = frozenset(decisions.ClusterEvent) - FREQUENT
 
 
 class Backlog:

@@ -67,7 +67,7 @@ class Inventory:
         self._card_masks = card_masks.CardMasks()
         self._holders: dict[str, int] = {}
         self.ports = port_usage.PortUsage()
-        self.pods = pod_index.PodIndex(self.index)
+        self.pods = pod_index.PodIndex(self.index, self._all_holds)
         self.volumes = index.Volumes()
         self.hints = node_hints.NodeHints()
         self._vacant: list[int] = []
@@ -98,6 +98,9 @@ class Inventory:
         """Return a pod's hold."""
         at = self._holders.get(uid)
         return self._info_at(at).holds[uid] if at is not None else None
+
+    def _all_holds(self) -> Iterable[Hold]:
+        return (hold for info in self.infos if info is not None for hold in info.holds.values())
 
     def name_positions(self) -> node_table.Numbers:
         """Return for each row its position in the order of names: the last tie-breaker."""
@@ -400,7 +403,3 @@ class Inventory:
     def _update_supply(self, info: node_info.NodeInfo) -> None:
         self._cluster_supply.update(info.name, cluster_supply.node_supply(info))
         self.hints.update(info.row, info.node)
-
-
-def _place(node: facts.Node) -> tuple[object, ...]:
-    return node.labels, node.taints, node.unschedulable

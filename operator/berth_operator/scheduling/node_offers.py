@@ -9,7 +9,7 @@ named here are left to the search.
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from berth_operator.scheduling import gpu_units, node_info, node_table, questions, queued_pods, under_policy
@@ -130,24 +130,33 @@ def judge(
     return able
 
 
-def judge_pods(inventory: Inventory, pods: Sequence[Hold]) -> Callable[[queued_pods.Candidate], bool]:
-    """Return whether pods that came, went or changed may matter to a pod that waits.
+def judge_pod(
+    inventory: Inventory, before: Hold | None, after: Hold | None
+) -> Callable[[queued_pods.Candidate], bool]:
+    """Return whether a pod that waits for a change of pods may be helped by this one; None: it is not there.
 
-    Those that wait for the same may have different labels, so a pod with an anti-affinity matters to all.
+    Pods that ask for the same may have different labels. So one with an anti-affinity that has left may
+    have repelled any of them.
     """
-    repel = any(one.anti_affinity for one in pods)
+    repelled = after is None and before is not None and bool(before.anti_affinity)
 
     def able(candidate: queued_pods.Candidate) -> bool:
         others = candidate.demand.other_pods
         selectors = others.selectors if others is not None else ()
-        return repel or any(_about(inventory, one, pods) for one in selectors)
+        return repelled or any(
+            _counted(inventory, one, before) != _counted(inventory, one, after) for one in selectors
+        )
 
     return able
 
 
-def _about(inventory: Inventory, selector: facts.PodSelector, pods: Sequence[Hold]) -> bool:
-    known = inventory.pods
-    return any(not one.labels_known or known.selects(selector, one.namespace, one.labels) for one in pods)
+def _counted(inventory: Inventory, selector: facts.PodSelector, pod: Hold | None) -> object:
+    """Return how a pod counts for a selector; None if it does not."""
+    if pod is None:
+        return None
+    if not pod.labels_known:
+        return pod
+    return pod.leaving if inventory.pods.selects(selector, pod.namespace, pod.labels) else None
 
 
 # ---------------------------------------------------------------- what is better than before

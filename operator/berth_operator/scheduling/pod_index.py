@@ -1,15 +1,17 @@
 """Which pods are on which nodes, by namespace and labels: what spread and pod affinity are counted from.
 
-Nothing is counted until somebody asks. A selector that was asked for keeps its counts by row, and each pod
-that comes, goes or changes its labels is added to the counts that it belongs to; the pods of one workload
-have equal labels, so which counts these are is remembered. The least recently asked selectors are forgotten.
+Nothing is counted until somebody asks, nor are pods sorted by namespace before. A selector that was asked
+for keeps its counts by row, and each pod that comes, goes or changes its labels is added to the counts that
+it belongs to; the pods of one workload have equal labels, so which counts these are is remembered. The least
+recently asked selectors are forgotten.
 
 The required anti-affinity of pods on nodes is kept by distinct term, because it keeps away other pods,
 whether these ask for anything or not.
 """
 
 import collections
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -39,12 +41,18 @@ class CounterKey(NamedTuple):
 class Counter:
     """How many pods of each row a key selects."""
 
-    __slots__ = ("counts", "key", "test")
+    __slots__ = ("counts", "key", "pairs", "test")
 
     def __init__(self, key: CounterKey, size: int) -> None:
         self.key = key
         self.counts: node_table.Numbers = np.zeros(size, dtype=np.int64)
         self.test = _all_of([test_of(one.expressions) for one in key.selectors])
+        # Labels that each pod must have: to look for them is faster than to ask for all that is required.
+        self.pairs = tuple(pair for one in key.selectors for pair in _pairs(one.expressions))
+
+    def selects(self, labels: facts.Labels) -> bool:
+        """Whether pods with these labels are counted, if they are in one of the namespaces."""
+        return all(pair in labels for pair in self.pairs) and self.test(dict(labels))
 
     def add(self, row: int, sign: int) -> None:
         """Count a pod of a row, or with -1 no more."""
@@ -69,52 +77,81 @@ def test_of(expressions: facts.Expressions | None) -> LabelTest:
     return lambda labels: all(affinity.holds(one, labels) for one in expressions)
 
 
+def _pairs(expressions: facts.Expressions | None) -> Iterator[tuple[str, str]]:
+    for one in expressions or ():
+        if one.operator == "In" and len(one.values) == 1:
+            yield one.key, one.values[0]
+
+
 def _all_of(tests: list[LabelTest]) -> LabelTest:
     return tests[0] if len(tests) == 1 else lambda labels: all(test(labels) for test in tests)
 
 
 class PodIndex:
-    """The pods on nodes; `rows` are the rows of the nodes by name."""
+    """The pods on nodes; `rows` are the rows of the nodes by name, and `holds` returns all pods."""
 
-    def __init__(self, rows: Mapping[str, int]) -> None:
+    def __init__(self, rows: Mapping[str, int], holds: Callable[[], Iterable[Hold]]) -> None:
         self._rows = rows
-        self._pods: dict[str, dict[str, Hold]] = {}  # By namespace and uid.
+        self._holds = holds
+        self._pods: dict[str, dict[str, Hold]] | None = None  # By namespace and uid; None until asked.
         self._namespaces: dict[str, Mapping[str, str]] = {}  # Their labels.
         self._unknown: collections.Counter[str] = collections.Counter()  # Pods without known labels.
         self._counters: collections.OrderedDict[CounterKey, Counter] = collections.OrderedDict()
         self._forgotten = False  # Whether any counter was ever forgotten for want of room.
         self._counters_of: dict[Identity, tuple[Counter, ...]] = {}
-        self._terms: dict[
-            facts.PodTerm, collections.Counter[int]
-        ] = {}  # How many pods of which rows have it.
+        # How many pods of which rows have each term.
+        self._terms: dict[facts.PodTerm, collections.Counter[int]] = {}
         self._terms_about: dict[str, dict[facts.PodTerm, None]] = {}  # By namespace; "" for perhaps any.
         self._repelling: dict[Identity, frozenset[facts.PodTerm]] = {}
 
     def __repr__(self) -> str:
         """Return the state in words."""
-        pods = sum(map(len, self._pods.values()))
-        return f"<PodIndex: {pods} pods, {len(self._counters)} counted selectors, {len(self._terms)} terms>"
+        return f"<PodIndex: {len(self._counters)} counted selectors, {len(self._terms)} terms>"
 
     # ------------------------------------------------------------ pods
 
     def add(self, hold: Hold) -> None:
         """Add a pod that is on a node."""
-        self._pods.setdefault(hold.namespace, {})[hold.uid] = hold
-        self._count(hold, 1)
+        if self._pods is not None:
+            self._pods.setdefault(hold.namespace, {})[hold.uid] = hold
+        if self._counters or hold.anti_affinity or not hold.labels_known:
+            self._count(hold, 1)
 
     def remove(self, hold: Hold) -> None:
         """Remove a pod."""
-        pods = self._pods[hold.namespace]
-        known = pods.pop(hold.uid)
-        if not pods:
-            del self._pods[hold.namespace]
-        self._count(known, -1)
+        if self._pods is not None:
+            pods = self._pods[hold.namespace]
+            del pods[hold.uid]
+            if not pods:
+                del self._pods[hold.namespace]
+        if self._counters or hold.anti_affinity or not hold.labels_known:
+            self._count(hold, -1)
+
+    @contextlib.contextmanager
+    def without(self, holds: Sequence[Hold]) -> Iterator[None]:
+        """Answer for a while as if these pods were not there."""
+        self._by_namespace()
+        for hold in holds:
+            self.remove(hold)
+        try:
+            yield
+        finally:
+            for hold in holds:
+                self.add(hold)
+
+    def _by_namespace(self) -> dict[str, dict[str, Hold]]:
+        if self._pods is None:
+            self._pods = {}
+            for hold in self._holds():
+                self._pods.setdefault(hold.namespace, {})[hold.uid] = hold
+        return self._pods
 
     def replace(self, before: Hold, hold: Hold) -> bool:
         """Replace a pod on the same node; return whether it is another one to those who look at it."""
         same = _seen(before) == _seen(hold)
         if same:
-            self._pods[hold.namespace][hold.uid] = hold
+            if self._pods is not None:
+                self._pods[hold.namespace][hold.uid] = hold
         else:
             self.remove(before)
             self.add(hold)
@@ -213,21 +250,24 @@ class PodIndex:
 
     def _selected(self, counter: Counter) -> Iterator[Hold]:
         """Yield the pods that a counter counts; pods that share their labels are compared once."""
-        test, staying = counter.test, counter.key.staying
+        selects, staying = counter.selects, counter.key.staying
+        required = next(iter(counter.pairs), None)  # Most pods do not have it.
         found: dict[int, bool] = {}  # By the identity of the labels, which the holds keep alive.
         for namespace in self._namespaces_of(counter.key):
-            for hold in self._pods[namespace].values():
+            for hold in self._by_namespace()[namespace].values():
                 labels = hold.labels
+                if required is not None and required not in labels:
+                    continue
                 if (meant := found.get(id(labels))) is None:
-                    meant = found[id(labels)] = test(dict(labels))
+                    meant = found[id(labels)] = selects(labels)
                 if meant and not (staying and hold.leaving):
                     yield hold
 
     def _namespaces_of(self, key: CounterKey) -> list[str]:
         """Return the namespaces with pods that all selectors of a key are about."""
-        first = key.selectors[0]
-        among: Iterable[str] = self._pods if _by_namespace_labels(first) else first.namespaces
-        return [one for one in among if one in self._pods and self._about(key, one)]
+        first, pods = key.selectors[0], self._by_namespace()
+        among: Iterable[str] = pods if _by_namespace_labels(first) else first.namespaces
+        return [one for one in among if one in pods and self._about(key, one)]
 
     def _about(self, key: CounterKey, namespace: str) -> bool:
         return all(self.includes(one, namespace) for one in key.selectors)
@@ -236,11 +276,10 @@ class PodIndex:
         """Return the counters that select a pod, should it be leaving or not."""
         identity = hold.namespace, hold.labels
         if (found := self._counters_of.get(identity)) is None:
-            labels = dict(hold.labels)
             found = tuple(
                 one
                 for key, one in self._counters.items()
-                if self._about(key, hold.namespace) and one.test(labels)
+                if one.selects(hold.labels) and self._about(key, hold.namespace)
             )
             if len(self._counters_of) >= MOST_REMEMBERED:
                 self._counters_of.clear()

@@ -125,6 +125,8 @@ class Search:
 
     def _positions_refused_for_pods(self, question: questions.Question) -> node_table.Numbers:
         """Return the positions of the nodes that refuse because of pods elsewhere."""
+        if question.demand.other_pods is None:
+            return NO_POSITIONS
         inventory = self.inventory
         mask = registry.feasible_for_other_pods(Query(inventory, inventory.all_rows, question))
         return NO_POSITIONS if mask is None else inventory.name_positions()[~mask]
@@ -160,10 +162,8 @@ class Search:
 
     def _kept_out(self, question: questions.Question, excluded: Collection[str]) -> node_table.Numbers:
         """Return the positions of the nodes that are not tried now, whatever their scores are."""
-        positions = self._positions(excluded) if excluded else NO_POSITIONS
-        if question.demand.other_pods is None:
-            return positions
-        return np.union1d(positions, self._positions_refused_for_pods(question))
+        refused = self._positions_refused_for_pods(question)
+        return np.union1d(self._positions(excluded), refused) if excluded else refused
 
     def _rows_at(self, positions: node_table.Numbers) -> set[int]:
         return set(np.flatnonzero(np.isin(self.inventory.name_positions(), positions)).tolist())

@@ -10,7 +10,7 @@ from berth_operator.scheduling.deficits import Deficit, Unit
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.explain import phrases
 from berth_operator.scheduling.nodes import facts
-from scheduling.explain import scenes, volume_phrases
+from scheduling.explain import scenes, volume_phrases, words_about_pods
 from support import builders
 
 GIB = builders.GIB
@@ -51,36 +51,7 @@ REASONS: dict[Reason, tuple[str, str, str]] = {
         "1 has host port 80/TCP in use",
         "2 have host port 80/TCP in use",
     ),
-    Reason.SPREAD_LABEL_MISSING: (
-        "zone",
-        "1 didn't match pod topology spread constraints (missing label zone)",
-        "2 didn't match pod topology spread constraints (missing label zone)",
-    ),
-    Reason.TOPOLOGY_SPREAD: (
-        "zone: skew 2, maxSkew 1",
-        "1 didn't match pod topology spread constraints (zone: skew 2, maxSkew 1)",
-        "2 didn't match pod topology spread constraints (zone: skew 2, maxSkew 1)",
-    ),
-    Reason.POD_AFFINITY: (
-        "zone",
-        "1 didn't match pod affinity rules (zone)",
-        "2 didn't match pod affinity rules (zone)",
-    ),
-    Reason.POD_ANTI_AFFINITY: (
-        "zone",
-        "1 didn't match pod anti-affinity rules (zone)",
-        "2 didn't match pod anti-affinity rules (zone)",
-    ),
-    Reason.REPELLED: (
-        "zone",
-        "1 didn't satisfy existing pods anti-affinity rules (zone)",
-        "2 didn't satisfy existing pods anti-affinity rules (zone)",
-    ),
-    Reason.UNKNOWN_POD_LABELS: (
-        "",
-        "1 cannot be evaluated: there was no room for all labels of the pods that the terms may be about",
-        "2 cannot be evaluated: there was no room for all labels of the pods that the terms may be about",
-    ),
+    **words_about_pods.REASONS,
     Reason.INSUFFICIENT_RESOURCE: ("cpu", "1 has insufficient cpu", "2 have insufficient cpu"),
     Reason.NOT_PUBLISHED: (
         "",

@@ -56,8 +56,8 @@ def alone(query: Query) -> Iterator[tuple[node_table.Mask, str]]:
     sums = {key: topologies.sums(pods, of_rows) for key, of_rows in domains.items()}
     first = _may_be_first(query, others) and not any(of_domains.any() for of_domains in sums.values())
     for key, of_rows in domains.items():
-        lacking = of_rows == topologies.NO_DOMAIN
-        yield lacking if first else lacking | (sums[key][of_rows] == 0), key
+        # The sum of no domain is 0, too: a node that lacks a label never meets the term.
+        yield (of_rows == topologies.NO_DOMAIN) if first else (sums[key][of_rows] == 0), key
 
 
 def _may_be_first(query: Query, others: facts.OtherPods) -> bool:

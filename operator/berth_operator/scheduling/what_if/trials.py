@@ -91,14 +91,9 @@ def suits_other_pods(survey: NodeSurvey, scenario: Scenario, question: questions
     assert info is not None, "the node of a scenario is there"  # noqa: S101
     stay = {hold.uid for hold in scenario.holds}
     ended = [hold for hold in info.holds.values() if hold.uid not in stay]
-    for hold in ended:
-        inventory.pods.remove(hold)
-    try:
+    with inventory.pods.without(ended):
         query = Query(inventory, slice(info.row, info.row + 1), question)
         found = registry.feasible_for_other_pods(query)
-    finally:
-        for hold in ended:
-            inventory.pods.add(hold)
     return found is None or bool(found[0])
 
 

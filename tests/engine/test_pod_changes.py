@@ -1,0 +1,70 @@
+"""Which waiting pods a change of other pods wakes, and what that costs those that look at none."""
+
+from typing import Final
+from unittest import mock
+
+from berth_operator.engine.ledger import Ledger
+from berth_operator.scheduling import backlog, pod_index
+from berth_operator.scheduling.decisions import ClusterEvent
+from berth_operator.scheduling.nodes import facts
+from support import builders, ledgers
+
+WEB: Final = (("app", "web"),)
+SELECTOR: Final = facts.PodSelector((builders.NAMESPACE,), (builders.is_among("app", "web"),))
+TERM: Final = facts.PodTerm(SELECTOR, "zone")
+APART: Final = facts.OtherPods(anti_affinity=(TERM,))
+
+
+def with_sleeping_pods() -> Ledger:
+    """Return a ledger in which one pod waits that keeps apart from others, and one that asks for a card."""
+    ledger = ledgers.with_nodes(1)
+    ledger.pod_bound(builders.hold("w", labels=WEB))
+    ledgers.add_waiting(ledger, "apart", 0, demand=builders.demand(other_pods=APART), labels=WEB)
+    ledgers.decide(ledger)
+    ledgers.requeue(ledger, "apart", ClusterEvent.PODS_CHANGED)
+    ledgers.add_sleeping(ledger, "plain", *backlog.ANYTHING, cards=9)
+    ledger.wake.clear()
+    return ledger
+
+
+def test_only_pods_that_look_at_it_are_woken() -> None:
+    """The end of a pod wakes the one that keeps apart from it."""
+    ledger = with_sleeping_pods()
+
+    ledger.pod_over("uid-w")
+
+    assert ledgers.ready_names(ledger) == ["apart"]
+    assert ledger.wake.is_set()
+
+
+def test_a_pod_that_nobody_asks_about_wakes_none() -> None:
+    """Pods come and go all the time."""
+    ledger = with_sleeping_pods()
+
+    ledger.pod_bound(builders.hold("db", labels=(("app", "db"),)))
+    ledger.pod_over("uid-db")
+
+    assert ledgers.ready_names(ledger) == []
+    assert not ledger.wake.is_set()
+
+
+def test_a_placed_pod_with_anti_affinity_wakes_none_that_it_cannot_help() -> None:
+    """Only its end can let in whom it repels."""
+    ledger = with_sleeping_pods()
+
+    ledger.pod_bound(builders.hold("other", labels=(("app", "db"),), anti_affinity=(TERM,)))
+    assert ledgers.ready_names(ledger) == []
+
+    ledger.pod_over("uid-other")
+    assert ledgers.ready_names(ledger) == ["apart"]
+
+
+def test_what_was_forgotten_wakes_all_the_same() -> None:
+    """If there was no room for the counts of a selector, nobody knows whom a pod matters to."""
+    with mock.patch.object(pod_index, "MOST_COUNTERS", 1):
+        ledger = with_sleeping_pods()
+        ledger.inventory.pods.counts(pod_index.CounterKey((facts.PodSelector(("x",), ()),)), 1)
+
+        ledger.pod_over("uid-w")
+
+    assert ledgers.ready_names(ledger) == ["apart"]
