@@ -254,6 +254,7 @@ LIMITS: Final = {
         pod_limits.MAX_RESOURCES,
     ),
     "labels in the node selector, and tolerations": (pod_limits.MAX_SELECTOR, pod_limits.MAX_TOLERATIONS),
+    "persistent volume claims": (pod_limits.MAX_CLAIMS,),
     "memory for what all waiting pods of a namespace say together, and those of all": (
         pod_memory.NAMESPACE_BYTES // pod_memory.MEBIBYTE,
         pod_memory.TOTAL_BYTES // pod_memory.MEBIBYTE,

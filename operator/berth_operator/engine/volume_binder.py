@@ -39,6 +39,7 @@ READ_SECONDS: Final = 10.0  # Claims are read again after this time even if the 
 RETRY_SECONDS: Final = 0.5  # After a call without a clear answer.
 REPORTED_AFTER_SECONDS: Final = 2.0
 CALLS_AT_ONCE: Final = 16
+MOST_REMEMBERED: Final = 4096  # Claims that surely had a node.
 
 
 T = TypeVar("T")
@@ -73,16 +74,12 @@ AT_ONCE: Final = Waiting(seconds=0.0)
 
 @dataclasses.dataclass(slots=True)
 class _Step:
-    """The claims of one pod on their way to volumes.
-
-    `selected` are those that surely had its node once, `ready` those whose volumes its node can surely reach.
-    """
+    """The claims of one pod on their way to volumes; `ready` are those whose volumes its node can reach."""
 
     candidate: queued_pods.Candidate
     node: str
     began: float
     ready: set[facts.ClaimKey]
-    selected: set[facts.ClaimKey] = dataclasses.field(default_factory=set)
     reported: str = ""
 
     @property
@@ -113,6 +110,8 @@ class VolumeBinder:
         self._calls = asyncio.Semaphore(CALLS_AT_ONCE)
         self._tasks: dict[str, asyncio.Task[None]] = {}  # By the uid of the pod.
         self._passed_over: dict[tuple[facts.ClaimKey, str], float] = {}  # Until when, the first one first.
+        # The node that a claim, by uid, surely had, also while its pod is decided anew; the last comes last.
+        self._selected: dict[str, str] = {}
         self.on_outcome: OnOutcome = lambda *_: None
         self.on_delay: Callable[[queued_pods.Candidate, str], None] = lambda *_: None
 
@@ -244,20 +243,28 @@ class VolumeBinder:
         if claim.is_deleted or claim.is_lost or claim.selected_node not in {"", step.node}:
             return ports.Unsent()  # The next decision depends on that.
         if claim.is_bound:
+            self._selected.pop(claim.uid, None)
             return await self._check_volume(step, claim)
         if claim.volume:
             return Waiting(f"claim {claim.name} is being bound to volume {claim.volume}")
         if claim.selected_node:
-            step.selected.add(claim.key)
+            self._remember(claim, step.node)
             return Waiting(f"the volume of claim {claim.name} is being made for node {step.node}")
-        if claim.key in step.selected:
+        if self._selected.pop(claim.uid, "") == step.node:
             return Failed(f"the provisioner could make no volume for claim {claim.name} there", claim.key)
         if volume := self._volumes.assumed_volume(claim.key, step.candidate.uid):
             return await self._reserve(claim, volume)
         answer = await self._call(self._writer.volumes.select_node, claim, step.node)
         if isinstance(answer, ports.Written):
-            step.selected.add(claim.key)
+            self._remember(claim, step.node)
         return _after(answer)
+
+    def _remember(self, claim: facts.Claim, node: str) -> None:
+        """Record that a node was selected for a claim: if it is not any more, the provisioner said no."""
+        self._selected.pop(claim.uid, None)
+        self._selected[claim.uid] = node
+        if len(self._selected) > MOST_REMEMBERED:
+            del self._selected[next(iter(self._selected))]
 
     async def _reserve(self, claim: facts.Claim, name: str) -> Outcome | Waiting:
         """Mark a volume that exists as meant for a claim, unless it is so already."""

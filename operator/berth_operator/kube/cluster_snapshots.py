@@ -30,6 +30,7 @@ WHOLE: Final = {
     resources.LEASES: names.NODES_NAMESPACE,
     resources.STORAGE_CLASSES: "",
     resources.CSI_DRIVERS: "",
+    resources.CSI_NODES: "",
     resources.CAPACITIES: "",
     resources.VOLUMES: "",
     resources.CLAIMS: "",

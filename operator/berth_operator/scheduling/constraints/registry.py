@@ -29,6 +29,7 @@ from berth_operator.scheduling.constraints import (
     replicas_each,
     resources,
     taints_and_affinity,
+    volume_limits,
     volume_provisioning,
     volume_topology,
 )
@@ -53,6 +54,7 @@ CONSTRAINTS: Final[tuple[Constraint, ...]] = (
     counted_devices.CONSTRAINT,
     resources.CONSTRAINT,
     host_ports.CONSTRAINT,
+    volume_limits.CONSTRAINT,
     partition_policy.CONSTRAINT,
     arrangement.CONSTRAINT,
     evaluation.CONSTRAINT,  # No check: the words of reasons that belong to no constraint.
