@@ -39,7 +39,7 @@ def test_pods_go_where_their_volumes_are() -> None:
 
     assert simulator.nodes(found) == {"ml/first": "n2", "ml/second": None, "ml/third": None}
     said = {one["pod"]: json.dumps(one) for one in found}
-    assert "have no available persistent volume for claim b" in said["ml/second"]
+    assert "has no available persistent volume for claim b" in said["ml/second"]
     assert r"persistentvolumeclaim \"none\" not found" in said["ml/third"]
 
 
