@@ -39,9 +39,9 @@ class Storage:
         found: Thing = await self.stage.admin.get(CLAIMS, name, into=dict, namespace=self.stage.namespace)
         return found
 
-    async def volume(self, labels: dict[str, str], *, of: Thing | None = None) -> str:
+    async def volume(self, labels: dict[str, str], *, of: Thing | None = None, name: str = "") -> str:
         """Make a volume that nodes with these labels can reach, perhaps of a claim."""
-        name = f"{self.name}-{len(self._volumes)}"
+        name = name or f"{self.name}-{len(self._volumes)}"
         self._volumes.append(name)
         await self.stage.admin.create(VOLUMES, storage.volume(name, self.name, labels, of=of))
         return name
