@@ -21,7 +21,7 @@ import functools
 import logging
 import math
 from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar, assert_never
+from typing import Final, NamedTuple, TypeVar, assert_never
 
 from berth_crds import tasks
 from berth_operator.engine import decision_records, ports
@@ -31,9 +31,8 @@ from berth_operator.scheduling.volumes import facts, matching
 
 log = logging.getLogger(__name__)
 
-LONGEST_SECONDS: Final = (
-    300.0  # A slower volume is waited for again later; meanwhile others may have the cards.
-)
+# A slower volume is waited for again later; meanwhile others may have the cards.
+LONGEST_SECONDS: Final = 300.0
 PASSED_OVER_SECONDS: Final = 30.0
 READ_SECONDS: Final = 10.0  # Claims are read again after this time even if the watch shows no change.
 RETRY_SECONDS: Final = 0.5  # After a call without a clear answer.
@@ -70,6 +69,13 @@ Outcome = Ready | Failed | ports.Refused | ports.Unsent
 OnOutcome = Callable[[queued_pods.Candidate, decisions.Placement, Outcome], None]
 READY: Final = Ready()
 AT_ONCE: Final = Waiting(seconds=0.0)
+
+
+class _Selected(NamedTuple):
+    """The node that a claim surely had, and since when."""
+
+    node: str
+    since: float
 
 
 @dataclasses.dataclass(slots=True)
@@ -110,8 +116,8 @@ class VolumeBinder:
         self._calls = asyncio.Semaphore(CALLS_AT_ONCE)
         self._tasks: dict[str, asyncio.Task[None]] = {}  # By the uid of the pod.
         self._passed_over: dict[tuple[facts.ClaimKey, str], float] = {}  # Until when, the first one first.
-        # The node that a claim, by uid, surely had, also while its pod is decided anew; the last comes last.
-        self._selected: dict[str, str] = {}
+        # By the uid of the claim, also while its pod is decided anew; the last one comes last.
+        self._selected: dict[str, _Selected] = {}
         self.on_outcome: OnOutcome = lambda *_: None
         self.on_delay: Callable[[queued_pods.Candidate, str], None] = lambda *_: None
 
@@ -140,7 +146,7 @@ class VolumeBinder:
     def is_needed(self, candidate: queued_pods.Candidate) -> bool:
         """Whether a claim of a pod has no volume yet."""
         claims = candidate.demand.claims
-        return bool(claims) and any(one.key not in self._bound(candidate) for one in claims)
+        return bool(claims) and len(self._bound(candidate)) < len(claims)
 
     def _bound(self, candidate: queued_pods.Candidate) -> set[facts.ClaimKey]:
         """Return the claims that are bound; the decision depended on where their volumes can be reached."""
@@ -177,6 +183,7 @@ class VolumeBinder:
 
     async def _run(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> None:
         step = _Step(candidate, placement.node, self._clock(), self._bound(candidate))
+        step.began = self._waited_since(step)
         with self._ledger.volumes.following(step.open) as changed:
             outcome = await self._until_ready(step, changed)
         if self._leave(candidate.uid, asyncio.current_task()):
@@ -191,14 +198,26 @@ class VolumeBinder:
             self._report(step, found)
             left = step.began + LONGEST_SECONDS - self._clock()
             if left <= 0:
-                claim = step.open[0]
-                return Failed(
-                    f"the volume of claim {claim[1]} was not there within {LONGEST_SECONDS:g} s", claim
-                )
+                return self._too_late(step)
             soon = math.inf if step.reported else REPORTED_AFTER_SECONDS
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(min(found.seconds, left, soon)):
                     await changed.wait()
+
+    def _waited_since(self, step: _Step) -> float:
+        """Return since when the claims of a pod have waited, also before the pod was decided anew."""
+        since = [found.since for uid in self._uids(step) if (found := self._selected.get(uid)) is not None]
+        return min([step.began, *since])
+
+    def _uids(self, step: _Step) -> list[str]:
+        return [claim.uid for key in step.open if (claim := self._volumes.claims.get(key)) is not None]
+
+    def _too_late(self, step: _Step) -> Failed:
+        """Return that a volume has not come, and begin to count anew."""
+        for uid in self._uids(step):
+            self._selected.pop(uid, None)
+        claim = step.open[0]
+        return Failed(f"the volume of claim {claim[1]} was not there within {LONGEST_SECONDS:g} s", claim)
 
     def _report(self, step: _Step, waiting: Waiting) -> None:
         """Tell what a pod waits for, once it takes long."""
@@ -250,7 +269,8 @@ class VolumeBinder:
         if claim.selected_node:
             self._remember(claim, step.node)
             return Waiting(f"the volume of claim {claim.name} is being made for node {step.node}")
-        if self._selected.pop(claim.uid, "") == step.node:
+        known = self._selected.pop(claim.uid, None)
+        if known is not None and known.node == step.node:
             return Failed(f"the provisioner could make no volume for claim {claim.name} there", claim.key)
         if volume := self._volumes.assumed_volume(claim.key, step.candidate.uid):
             return await self._reserve(claim, volume)
@@ -261,8 +281,9 @@ class VolumeBinder:
 
     def _remember(self, claim: facts.Claim, node: str) -> None:
         """Record that a node was selected for a claim: if it is not any more, the provisioner said no."""
-        self._selected.pop(claim.uid, None)
-        self._selected[claim.uid] = node
+        known = self._selected.pop(claim.uid, None)
+        same = known is not None and known.node == node
+        self._selected[claim.uid] = known if known and same else _Selected(node, self._clock())
         if len(self._selected) > MOST_REMEMBERED:
             del self._selected[next(iter(self._selected))]
 
