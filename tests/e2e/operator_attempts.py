@@ -11,9 +11,11 @@ from typing import Any, Final
 from berth_crds import names
 from berth_crds.client import api, resources
 from e2e.attempts import APPLY, JSON_PATCH, NVML, READY, SUMMARY, Attempt, named, owned, replaced
+from support import storage
 
 P, D, G, L = resources.PODS, resources.DEVICES, resources.GPU_PODS, resources.LEASES
 N = resources.NODES
+C, V = resources.CLAIMS, resources.VOLUMES
 POLICIES, EVENTS = resources.POLICIES, resources.EVENTS
 SECRETS: Final = resources.Resource("", "v1", "secrets", "Secret")
 
@@ -31,6 +33,10 @@ OF_NODE: Final = "of a Node's status the operator may write only capacity and al
 LISTED: Final = "of what a Node lists the operator may write only the names of devices that Berth serves"
 OF_META: Final = "the operator may not change the metadata of a Node"
 TAINTS: Final = "of a Node the operator may write only the taint berth.dev/agent-silent:NoSchedule"
+CLAIM: Final = "of a claim the operator may write only the annotation volume.kubernetes.io/selected-node"
+NOTES: Final = "of the annotations of a claim the operator may add only volume.kubernetes.io/selected-node"
+VOLUME: Final = "of a PersistentVolume the operator may write only spec.claimRef"
+MEANT: Final = "a PersistentVolume that is meant for a claim stays so"
 BY_UID: Final = "only by its uid, and with the pod's own grace period"
 LEASE: Final = "may write only its own Lease"
 BARE: Final = "may add no labels, finalizers or owners"
@@ -59,6 +65,17 @@ def lease(name: str = names.LEADER_LEASE, **metadata: object) -> dict[str, Any]:
 def tainted(key: str = names.AGENT_SILENT_TAINT, effect: str = "NoSchedule") -> list[Mapping[str, object]]:
     """Write a JSON Patch that adds a taint to those that there are."""
     return [*replaced("/spec/taints/-", {"key": key, "effect": effect})]
+
+
+def selected(node: str | None) -> dict[str, object]:
+    """Write the node for which a claim gets its volume."""
+    return {"metadata": {"annotations": {storage.SELECTED: node}}}
+
+
+def meant(**reference: str) -> dict[str, object]:
+    """Write for which claim a volume is meant."""
+    kind = {"apiVersion": "v1", "kind": C.kind, "namespace": "ns", "name": "c", "uid": "u"}
+    return {"spec": {"claimRef": kind | reference}}
 
 
 def evicted(uid: str = "", **options: object) -> dict[str, object]:
@@ -120,6 +137,9 @@ ALLOWED: Final = {
         sub="status",
     ),
     "the taint of a silent agent": Attempt(N, "machine", tainted(), JSON_PATCH),
+    "for which node a claim gets its volume": Attempt(C, "claim", selected("n1")),
+    "for which claim a volume is meant": Attempt(V, "volume", meant()),
+    "for which very claim a volume is meant": Attempt(V, "expected", meant()),
     "to renew its Lease": Attempt(L, "leader", lease() | {"spec": {"holderIdentity": "me"}}, verb="PUT"),
     "to note something on its Lease": Attempt(L, "leader", lease(annotations={"a": "b"}), verb="PUT"),
     "to delete a GpuPod": Attempt(G, "mine", verb="DELETE"),
@@ -224,6 +244,41 @@ REFUSED: Final = {
     "to evict a pod of whatever uid": Attempt(
         P, "bound", evicted(), sub="eviction", verb="POST", words=BY_UID
     ),
+    # Claims and volumes.
+    "another annotation of a claim": Attempt(
+        C, "claim", {"metadata": {"annotations": {"a": "b"}}}, words=NOTES
+    ),
+    "another node for a claim": Attempt(C, "selected", selected("n2"), words=NOTES),
+    "no node for a claim": Attempt(C, "selected", selected(None), words=NOTES),
+    "an annotation of a claim that is there": Attempt(
+        C, "selected", {"metadata": {"annotations": {"k": "x"}}}, words=NOTES
+    ),
+    "a label of a claim": Attempt(C, "claim", {"metadata": {"labels": {"a": "b"}}}, words=CLAIM),
+    "a finalizer of a claim": Attempt(C, "claim", {"metadata": {"finalizers": ["a.b/c"]}}, words=CLAIM),
+    "an owner of a claim": Attempt(
+        C, "claim", owned({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u"}), words=CLAIM
+    ),
+    "the volume of a claim": Attempt(C, "claim", {"spec": {"volumeName": "v"}}, words=CLAIM),
+    "a node and a label of a claim": Attempt(
+        C,
+        "claim",
+        {"metadata": {"labels": {"a": "b"}, "annotations": {storage.SELECTED: "n1"}}},
+        words=CLAIM,
+    ),
+    "to delete a claim": Attempt(C, "claim", verb="DELETE", words=NO_RIGHT),
+    "the status of a claim": Attempt(C, "claim", told(phase="Bound"), sub="status", words=NO_RIGHT),
+    "another claim of a volume": Attempt(V, "expected", meant(name="other"), words=MEANT),
+    "a claim in another namespace of a volume": Attempt(V, "expected", meant(namespace="o"), words=MEANT),
+    "another claim of a volume that has one": Attempt(V, "owned", meant(uid="other"), words=MEANT),
+    "no claim of a volume": Attempt(V, "owned", {"spec": {"claimRef": None}}, words=VOLUME),
+    "what becomes of a volume": Attempt(
+        V, "volume", {"spec": {"persistentVolumeReclaimPolicy": "Delete"}}, words=VOLUME
+    ),
+    "a label of a volume": Attempt(V, "volume", {"metadata": {"labels": {"a": "b"}}}, words=VOLUME),
+    "an annotation of a volume": Attempt(
+        V, "volume", {"metadata": {"annotations": {"a": "b"}}}, words=VOLUME
+    ),
+    "to delete a volume": Attempt(V, "volume", verb="DELETE", words=NO_RIGHT),
     # Leases.
     "another Lease": Attempt(L, "new", lease("new"), verb="POST", words=LEASE),
     "a Lease in another namespace": Attempt(

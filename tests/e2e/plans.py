@@ -14,11 +14,23 @@ from typing import Final, Protocol
 from testbed import calls, interceptor
 from testbed.interceptor import Deed, Fault
 
-FOLLOWED: Final = ("nodes", "devices", "leases", "placementpolicies", "gpupods", "pods")
+STORAGE: Final = (
+    "storageclasses",
+    "csidrivers",
+    "csinodes",
+    "csistoragecapacities",
+    "persistentvolumes",
+    "persistentvolumeclaims",
+)
+FOLLOWED: Final = ("nodes", "devices", "leases", "placementpolicies", "gpupods", "pods", *STORAGE)
 READS: Final = tuple(f"{verb} {what}" for what in FOLLOWED for verb in ("list", "watch"))
 ELECTION: Final = ("create leases", "get leases", "update leases")
 BIND: Final = "create pods/binding"
-# What is asked while leading; the last three come only when something is or went wrong.
+# What pods with claims take, whose volumes are not there yet.
+OF_CLAIMS: Final = frozenset(
+    f"{verb} {what}" for verb in ("get", "patch") for what in ("persistentvolumes", "persistentvolumeclaims")
+)
+# What is asked while leading; some of it comes only when something is or went wrong.
 LEADING: Final = (
     BIND,
     "patch pods/status",
@@ -30,6 +42,7 @@ LEADING: Final = (
     "get pods",
     "patch events",
     "delete gpupods",
+    *sorted(OF_CLAIMS),
 )
 KINDS: Final = (*ELECTION, *READS, *LEADING)
 
@@ -42,7 +55,7 @@ LEAD_IN: Final[Mapping[str, tuple[str, Fault]]] = {
 
 
 PAIRS: Final = tuple((kind, deed) for deed in sorted(interceptor.KILLS) for kind in KINDS)
-KILLS_OF_A_ROUND: Final = 7
+KILLS_OF_A_ROUND: Final = 12
 
 
 def kills_of(seed: int, turns: int) -> list[tuple[str, Deed]]:

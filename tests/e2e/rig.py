@@ -246,8 +246,7 @@ class Rig:
         if "patch placementpolicies/status" in wanted:
             path = resources.POLICIES.path(names.DEFAULT_POLICY, sub="status")
             await self.stage.admin.send("PATCH", path, body=UNJUDGED, content=api.MERGE_PATCH)
-        if "patch pods/status" in wanted:
-            await self.workload.misfit()
+        await self.workload.provoke(wanted)
         if "delete gpupods" in wanted:
             await self._squat()
         if "patch nodes/status" in wanted:

@@ -22,6 +22,7 @@ from testbed.interceptor import Deed, Fault
 
 SKEWED: Final = Path(__file__).resolve().parents[1] / "support" / "skewed"
 HOUR: Final = 3600.0
+PATIENCE_SECONDS: Final = 45.0  # A node may be passed over for half a minute.
 
 Story = Callable[[rig.Rig], Awaitable[None]]
 
@@ -233,6 +234,31 @@ async def every_answer(on: rig.Rig) -> None:
         await on.carry_out(faults)
 
 
+# ---------------------------------------------------------------- volumes
+
+
+async def volumes(on: rig.Rig) -> None:
+    """Operators are killed, and answers lost, while claims get volumes; each pod is where its volume is."""
+    claims = sorted(plans.OF_CLAIMS)
+    deeds = (Deed.KILL_BEFORE, Deed.KILL_AFTER, Deed.KILL_BETWEEN, Deed.LOSE, Deed.TWICE, Deed.DROP)
+    faults = plans.AimedFaults(
+        Aim(kind, Fault(deed, on.chance.uniform(0.0, 0.05)))
+        for deed in on.chance.sample(deeds, 3)
+        for kind in claims
+    )
+    on.within = PATIENCE_SECONDS
+    await on.start(2)
+    await on.workload.claims(*(local for local in (True, False) for _ in range(3)))
+    await on.carry_out(faults)
+    await waiting.eventually(
+        lambda: set(on.workload.claimed.names).isdisjoint(on.waiting()),
+        what="all pods with claims to be bound",
+        seconds=2 * PATIENCE_SECONDS,
+    )
+    if wrong := await on.workload.claimed.faults():
+        raise rig.Wrong("\n".join(wrong))
+
+
 # ---------------------------------------------------------------- in good order
 
 
@@ -263,5 +289,6 @@ SCENARIOS: Final[Mapping[str, Story]] = {
     "refused-binds": disasters.refused_binds,
     "spoiled-records": disasters.spoiled_records,
     "kinds-made-again": disasters.kinds_made_again,
+    "volumes": volumes,
     "retires": retires,
 }

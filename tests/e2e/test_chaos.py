@@ -108,7 +108,7 @@ async def test_cards_of_spoiled_records_are_given_to_nobody(stage: Stage) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["late", "sleeps", "retires", "every-answer"])
+@pytest.mark.parametrize("name", ["late", "sleeps", "volumes", "retires", "every-answer"])
 async def test_pods_are_bound_all_the_same_and_once(stage: Stage, name: str) -> None:
     """What the docstring of each scenario says: no pod is lost, none bound twice, no card shared."""
     await play(stage, scenarios.SCENARIOS[name])

@@ -14,9 +14,9 @@ from berth_crds.client import errors, resources
 from e2e import attempts, operator_attempts
 from e2e.attempts import MERGE, Attempt, Ground
 from e2e.conditions import condition
-from e2e.operator_attempts import D, G, L, N, P
+from e2e.operator_attempts import C, D, G, L, N, P, V
 from e2e.stage import Stage
-from support import manifests
+from support import manifests, storage
 
 
 @pytest.fixture
@@ -26,10 +26,12 @@ async def ground(stage: Stage) -> AsyncIterator[Ground]:
     async with stage.session(names.OPERATOR_ACCOUNT) as operator:
         machine = f"machine-{secrets.token_hex(3)}"
         known = {"mine": mine, "leader": names.LEADER_LEASE, "machine": machine}
+        known |= {name: f"{name}-{mine}" for name in ("volume", "expected", "owned")}
         lent = Ground(stage, operator, known, {L: names.SYSTEM_NAMESPACE})
         await furnish(lent)
         yield lent
-    for resource, which in ((D, "mine"), (resources.POLICIES, "mine"), (N, "machine")):
+    gone = (D, "mine"), (resources.POLICIES, "mine"), (N, "machine")
+    for resource, which in (*gone, (V, "volume"), (V, "expected"), (V, "owned")):
         await stage.admin.send("DELETE", lent.path(resource, which))
     await stage.vacate()
 
@@ -56,8 +58,24 @@ async def furnish(ground: Ground) -> None:
     await ground.admin.create(
         resources.POLICIES, ground.filled(attempts.named("PlacementPolicy", "mine", spec={}))
     )
+    await furnish_storage(ground)
     with contextlib.suppress(errors.Conflict):
         await ground.admin.create(L, operator_attempts.lease(), namespace=names.SYSTEM_NAMESPACE)
+
+
+async def furnish_storage(ground: Ground) -> None:
+    """Make claims, one of which has a node, and volumes, of which some are meant for claims."""
+    for name, noted in {"claim": {}, "selected": {storage.SELECTED: "n1", "k": "v"}}.items():
+        claim = storage.claim(name, "late")
+        claim["metadata"]["annotations"] = noted
+        await ground.admin.create(C, claim, namespace=ground.stage.namespace)
+    whose = {"volume": {}, "expected": operator_attempts.meant(), "owned": operator_attempts.meant()}
+    for name, change in whose.items():
+        volume = storage.volume(f"<{name}>", "late", {"zone": "a"})
+        volume["spec"] |= change.get("spec", {})
+        if name == "expected":
+            del volume["spec"]["claimRef"]["uid"]
+        await ground.admin.create(V, ground.filled(volume))
 
 
 @pytest.mark.parametrize("attempt", operator_attempts.ALLOWED.values(), ids=operator_attempts.ALLOWED)

@@ -11,10 +11,12 @@ import contextlib
 import random
 import time
 from collections.abc import AsyncIterator, Callable
+from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 from berth_crds import aliases, names
 from berth_crds.client import errors
+from e2e import claimed_pods, plans
 from e2e.stage import Pod, Stage
 from support import kubelet, manifests
 
@@ -47,6 +49,7 @@ class Workload:
         self._resting = asyncio.Event()
         self._lasting: list[str] = []
         self._misfits = self._count = 0
+        self.claimed = claimed_pods.ClaimedPods(stage, chance)
         self.made: set[str] = set()
         self.last = 0.0  # When the last pod was made.
 
@@ -109,6 +112,19 @@ class Workload:
         self._misfits += 1
         await self._stage.create(manifests.pod(f"{MISFIT}-{self._misfits}", 64))
 
+    async def claims(self, *locals_: bool) -> None:
+        """Make pods with a claim each, whose volumes exist or are to be made."""
+        await self._make(*[await self.claimed.pod(local=local) for local in locals_])
+
+    async def provoke(self, wanted: AbstractSet[str]) -> None:
+        """Bring about calls that only certain pods cause: one that does not fit, and those with claims."""
+        if "patch pods/status" in wanted:
+            await self.misfit()
+        if wanted & plans.OF_CLAIMS:
+            waiting = set(self._waiting())
+            if waiting.isdisjoint(self.claimed.names):
+                await self.claims("patch persistentvolumes" in wanted)
+
     async def fill(self, cards: int) -> None:
         """Ask for so many whole cards, one for each pod."""
         await self._make(*(manifests.pod(f"fill-{at}") for at in range(cards)))
@@ -134,6 +150,7 @@ class Workload:
         """Delete all pods, and wait until they are gone."""
         await self.rest()
         await self._stage.clear_pods()
+        await self.claimed.close()
 
     @staticmethod
     def fits(name: str) -> bool:

@@ -211,6 +211,24 @@ async def test_a_volume_that_does_not_come_is_waited_for_so_long_and_again_later
 
 
 @timeless.scenario
+async def test_a_pod_that_is_decided_anew_all_the_time_is_not_waited_for_any_longer() -> None:
+    """What happens to its node meanwhile does not have the wait begin again."""
+    world = World(make.claim(), LATE, nodes=1)
+    world.wait()
+    await world.until_selected()
+
+    for at in range(1, 31):
+        await world.engine.advance(10.0 * at)
+        world.engine.ledger.node_seen(builders.node("n1", labels={HOST: "n1", "change": str(at)}))
+    await world.engine.advance(volume_binder.LONGEST_SECONDS + 2)
+
+    assert world.free() == 1
+    assert "Not bound to n1: the volume of claim data was not there within 300 s" in (
+        world.engine.status_writer.of("p")
+    )
+
+
+@timeless.scenario
 async def test_a_volume_that_the_node_cannot_reach_is_not_bound_to_it() -> None:
     """The pod goes where its volume is."""
     world = World(make.claim(), LATE)

@@ -15,7 +15,8 @@ from berth_operator.scheduling import cycle
 from berth_operator.simulation import files, placing, pod_explanations
 from berth_operator.simulation.cluster import Cluster
 from berth_operator.simulation.scenario import Scenario
-from support import builders, ledgers, manifests, stub
+from berth_operator.translate import volumes
+from support import builders, ledgers, manifests, storage, stub
 
 LISTS = {
     "Node": "/api/v1/nodes",
@@ -24,6 +25,12 @@ LISTS = {
     "PriorityClass": "/apis/scheduling.k8s.io/v1/priorityclasses",
     "GpuPod": "/apis/berth.dev/v1alpha1/gpupods",
     "Lease": "/apis/coordination.k8s.io/v1/namespaces/berth-nodes/leases",
+    "StorageClass": "/apis/storage.k8s.io/v1/storageclasses",
+    "CSIDriver": "/apis/storage.k8s.io/v1/csidrivers",
+    "CSINode": "/apis/storage.k8s.io/v1/csinodes",
+    "CSIStorageCapacity": "/apis/storage.k8s.io/v1/csistoragecapacities",
+    "PersistentVolume": "/api/v1/persistentvolumes",
+    "PersistentVolumeClaim": "/api/v1/persistentvolumeclaims",
     "Pod": "/api/v1/pods",
 }
 
@@ -99,6 +106,28 @@ async def test_a_waiting_pod_is_placed_by_the_simulation(listed: ListedCluster) 
 
     assert isinstance(outcome, placing.Placed)
     assert outcome.placement.node == "n1"
+
+
+async def test_claims_and_volumes_are_in_it_without_what_drivers_alone_read(listed: ListedCluster) -> None:
+    """A pod with a claim is placed where its volume is; attributes and parameters may hold secrets."""
+    csi = {"driver": "d", "volumeHandle": "h", "volumeAttributes": {"key": "hidden"}}
+    claim = storage.claim("data", "late", volume="v")
+    claim["metadata"] |= {"namespace": "ml", "uid": "u", "annotations": {volumes.BOUND: "yes"}}
+    volume = storage.volume("v", "late", {"kubernetes.io/hostname": "n1"}, of=claim)
+    volume["spec"] |= {"csi": csi, "nfs": {"server": "hidden", "path": "/"}}
+    listed.lists("Node", manifests.node(labels={"kubernetes.io/hostname": "n1"}))
+    listed.lists("StorageClass", storage.storage_class("late", parameters={"password": "hidden"}))
+    listed.lists("PersistentVolume", volume)
+    listed.lists("PersistentVolumeClaim", claim)
+    using = pod("p")
+    using["spec"]["volumes"] = storage.using("data")
+    listed.lists("Pod", using)
+
+    snapshot = await listed.snapshot()
+
+    assert "hidden" not in json.dumps(snapshot)
+    assert of(snapshot, "PersistentVolume")["v"]["spec"]["csi"] == {"driver": "d", "volumeHandle": "h"}
+    assert isinstance(simulated(snapshot), placing.Placed)
 
 
 async def test_a_bind_under_way_takes_its_cards(listed: ListedCluster) -> None:

@@ -266,6 +266,7 @@ def test_nothing_is_kept_of_volumes_that_are_gone() -> None:
     inventory = cluster(make.claim(storage_class=make.LOCAL), LOCAL)
     known, volume = inventory.volumes, make.volume(storage_class=make.LOCAL, host="n1")
     make.put(known, volume, make.capacity(), make.DRIVER)
+    known.put_limits("n1", {make.DRIVER: 7})
     inventory.charge(builders.hold("p", "n1", claims=make.using("data").demand.claims))
     known.pass_over(("ml", "data"), "n1")
 
@@ -276,7 +277,9 @@ def test_nothing_is_kept_of_volumes_that_are_gone() -> None:
     known.drop_class(make.LOCAL)
     known.drop_capacity(("storage", "c"))
     known.put_driver(make.DRIVER, tracks_capacity=False)
+    known.put_limits("n1", {})
 
+    assert not any(vars(known.attached).values())
     left = {
         name: value for name, value in vars(known).items() if isinstance(value, dict | frozenset) and value
     }

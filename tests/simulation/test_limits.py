@@ -110,6 +110,15 @@ def cutting() -> None:
     assert nodes(*simulator.both("n1", "1xA100-SXM4-80GB"), wanting) == {"ml/p": None}
 
 
+def inline() -> None:
+    """Two pods of one disk, of which a node has one at a time elsewhere, are on one node."""
+    disk = [
+        {"name": "d", "iscsi": {"targetPortal": "10.0.0.1", "iqn": "iqn.2001-04.com.example:d", "lun": 0}}
+    ]
+    pods = (simulator.pod(name, volumes=disk) for name in "ab")
+    assert nodes(*simulator.both(), *pods) == {"ml/a": "n1", "ml/b": "n1"}
+
+
 def shares() -> None:
     """What is promised stands in the annotations, and nothing else in the pod is changed."""
     asked = [simulator.pod(name, {"berth.dev/gpu": part}) for name, part in (("a", 40), ("b", 60), ("c", 1))]
@@ -222,6 +231,7 @@ def stock() -> None:
 IN_WORDS: Final[dict[str, Callable[[], None]]] = {
     "preemption": preemption,
     "gangs": gangs,
+    "volumes without a claim": inline,
     "cutting cards": cutting,
     "the memory and compute of a share": shares,
     "which cards a container sees": seen,

@@ -21,7 +21,7 @@ import functools
 import logging
 import math
 from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar, assert_never
+from typing import Final, NamedTuple, TypeVar, assert_never
 
 from berth_crds import tasks
 from berth_operator.engine import decision_records, ports
@@ -31,14 +31,14 @@ from berth_operator.scheduling.volumes import facts, matching
 
 log = logging.getLogger(__name__)
 
-LONGEST_SECONDS: Final = (
-    300.0  # A slower volume is waited for again later; meanwhile others may have the cards.
-)
+# A slower volume is waited for again later; meanwhile others may have the cards.
+LONGEST_SECONDS: Final = 300.0
 PASSED_OVER_SECONDS: Final = 30.0
 READ_SECONDS: Final = 10.0  # Claims are read again after this time even if the watch shows no change.
 RETRY_SECONDS: Final = 0.5  # After a call without a clear answer.
 REPORTED_AFTER_SECONDS: Final = 2.0
 CALLS_AT_ONCE: Final = 16
+MOST_REMEMBERED: Final = 4096  # Claims that surely had a node.
 
 
 T = TypeVar("T")
@@ -71,18 +71,21 @@ READY: Final = Ready()
 AT_ONCE: Final = Waiting(seconds=0.0)
 
 
+class _Selected(NamedTuple):
+    """The node that a claim surely had, and since when."""
+
+    node: str
+    since: float
+
+
 @dataclasses.dataclass(slots=True)
 class _Step:
-    """The claims of one pod on their way to volumes.
-
-    `selected` are those that surely had its node once, `ready` those whose volumes its node can surely reach.
-    """
+    """The claims of one pod on their way to volumes; `ready` are those whose volumes its node can reach."""
 
     candidate: queued_pods.Candidate
     node: str
     began: float
     ready: set[facts.ClaimKey]
-    selected: set[facts.ClaimKey] = dataclasses.field(default_factory=set)
     reported: str = ""
 
     @property
@@ -113,6 +116,8 @@ class VolumeBinder:
         self._calls = asyncio.Semaphore(CALLS_AT_ONCE)
         self._tasks: dict[str, asyncio.Task[None]] = {}  # By the uid of the pod.
         self._passed_over: dict[tuple[facts.ClaimKey, str], float] = {}  # Until when, the first one first.
+        # By the uid of the claim, also while its pod is decided anew; the last one comes last.
+        self._selected: dict[str, _Selected] = {}
         self.on_outcome: OnOutcome = lambda *_: None
         self.on_delay: Callable[[queued_pods.Candidate, str], None] = lambda *_: None
 
@@ -141,7 +146,7 @@ class VolumeBinder:
     def is_needed(self, candidate: queued_pods.Candidate) -> bool:
         """Whether a claim of a pod has no volume yet."""
         claims = candidate.demand.claims
-        return bool(claims) and any(one.key not in self._bound(candidate) for one in claims)
+        return bool(claims) and len(self._bound(candidate)) < len(claims)
 
     def _bound(self, candidate: queued_pods.Candidate) -> set[facts.ClaimKey]:
         """Return the claims that are bound; the decision depended on where their volumes can be reached."""
@@ -178,6 +183,7 @@ class VolumeBinder:
 
     async def _run(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> None:
         step = _Step(candidate, placement.node, self._clock(), self._bound(candidate))
+        step.began = self._waited_since(step)
         with self._ledger.volumes.following(step.open) as changed:
             outcome = await self._until_ready(step, changed)
         if self._leave(candidate.uid, asyncio.current_task()):
@@ -192,14 +198,26 @@ class VolumeBinder:
             self._report(step, found)
             left = step.began + LONGEST_SECONDS - self._clock()
             if left <= 0:
-                claim = step.open[0]
-                return Failed(
-                    f"the volume of claim {claim[1]} was not there within {LONGEST_SECONDS:g} s", claim
-                )
+                return self._too_late(step)
             soon = math.inf if step.reported else REPORTED_AFTER_SECONDS
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(min(found.seconds, left, soon)):
                     await changed.wait()
+
+    def _waited_since(self, step: _Step) -> float:
+        """Return since when the claims of a pod have waited, also before the pod was decided anew."""
+        since = [found.since for uid in self._uids(step) if (found := self._selected.get(uid)) is not None]
+        return min([step.began, *since])
+
+    def _uids(self, step: _Step) -> list[str]:
+        return [claim.uid for key in step.open if (claim := self._volumes.claims.get(key)) is not None]
+
+    def _too_late(self, step: _Step) -> Failed:
+        """Return that a volume has not come, and begin to count anew."""
+        for uid in self._uids(step):
+            self._selected.pop(uid, None)
+        claim = step.open[0]
+        return Failed(f"the volume of claim {claim[1]} was not there within {LONGEST_SECONDS:g} s", claim)
 
     def _report(self, step: _Step, waiting: Waiting) -> None:
         """Tell what a pod waits for, once it takes long."""
@@ -244,20 +262,30 @@ class VolumeBinder:
         if claim.is_deleted or claim.is_lost or claim.selected_node not in {"", step.node}:
             return ports.Unsent()  # The next decision depends on that.
         if claim.is_bound:
+            self._selected.pop(claim.uid, None)
             return await self._check_volume(step, claim)
         if claim.volume:
             return Waiting(f"claim {claim.name} is being bound to volume {claim.volume}")
         if claim.selected_node:
-            step.selected.add(claim.key)
+            self._remember(claim, step.node)
             return Waiting(f"the volume of claim {claim.name} is being made for node {step.node}")
-        if claim.key in step.selected:
+        known = self._selected.pop(claim.uid, None)
+        if known is not None and known.node == step.node:
             return Failed(f"the provisioner could make no volume for claim {claim.name} there", claim.key)
         if volume := self._volumes.assumed_volume(claim.key, step.candidate.uid):
             return await self._reserve(claim, volume)
         answer = await self._call(self._writer.volumes.select_node, claim, step.node)
         if isinstance(answer, ports.Written):
-            step.selected.add(claim.key)
+            self._remember(claim, step.node)
         return _after(answer)
+
+    def _remember(self, claim: facts.Claim, node: str) -> None:
+        """Record that a node was selected for a claim: if it is not any more, the provisioner said no."""
+        known = self._selected.pop(claim.uid, None)
+        same = known is not None and known.node == node
+        self._selected[claim.uid] = known if known and same else _Selected(node, self._clock())
+        if len(self._selected) > MOST_REMEMBERED:
+            del self._selected[next(iter(self._selected))]
 
     async def _reserve(self, claim: facts.Claim, name: str) -> Outcome | Waiting:
         """Mark a volume that exists as meant for a claim, unless it is so already."""

@@ -31,6 +31,7 @@ WHOLE: Final = {
     resources.LEASES: names.NODES_NAMESPACE,
     resources.STORAGE_CLASSES: "",
     resources.CSI_DRIVERS: "",
+    resources.CSI_NODES: "",
     resources.CAPACITIES: "",
     resources.VOLUMES: "",
     resources.CLAIMS: "",
@@ -40,6 +41,19 @@ OBJECTS: Final = watch.Codec(dict[str, Any])
 TERM: Final = "assumed"  # In place of the leader's term, in pods whose bind is under way.
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 CONTAINERS: Final = ("initContainers", "containers", "ephemeralContainers")
+CSI_FIELDS: Final = frozenset({"driver", "volumeHandle"})
+VOLUME_FIELDS: Final = frozenset(
+    {
+        "accessModes",
+        "capacity",
+        "claimRef",
+        "csi",
+        "nodeAffinity",
+        "storageClassName",
+        "volumeAttributesClassName",
+        "volumeMode",
+    }
+)
 CONTAINER_FIELDS: Final = frozenset({"name", "image", "resources", "restartPolicy", "ports"})
 
 
@@ -87,7 +101,17 @@ def _manifests(
         meta = _without(_object(one.get("metadata")), "managedFields")
         if annotations := _without(_object(meta.pop("annotations", None)), LAST_APPLIED):
             meta["annotations"] = annotations
-        yield {"apiVersion": resource.api_version, "kind": resource.kind, **one, "metadata": meta}
+        shown = {"apiVersion": resource.api_version, "kind": resource.kind, **one, "metadata": meta}
+        yield _of_storage(shown) if resource in {resources.VOLUMES, resources.STORAGE_CLASSES} else shown
+
+
+def _of_storage(one: Manifest) -> Manifest:
+    """Return a volume or a class without what only its driver reads: attributes, parameters, secrets."""
+    if "spec" not in one:
+        return _without(one, "parameters")
+    spec = {key: value for key, value in _object(one["spec"]).items() if key in VOLUME_FIELDS}
+    csi = {key: value for key, value in _object(spec.pop("csi", None)).items() if key in CSI_FIELDS}
+    return {**one, "spec": spec | ({"csi": csi} if csi else {})}
 
 
 def pod(one: Manifest, placement: decisions.Placement | None) -> Manifest:

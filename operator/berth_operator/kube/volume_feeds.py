@@ -52,6 +52,7 @@ class VolumeFeeds:
         self._informers: tuple[informer.Informer[Any], ...] = (
             new(resources.STORAGE_CLASSES, raw_volumes.StorageClass, _classes(known)),
             new(resources.CSI_DRIVERS, raw_volumes.CsiDriver, _drivers(known)),
+            new(resources.CSI_NODES, raw_volumes.CsiNode, _nodes(known)),
             new(resources.CAPACITIES, raw_volumes.Capacity, _capacities(known)),
             new(resources.VOLUMES, raw_volumes.Volume, _volumes(known)),
             new(resources.CLAIMS, raw_volumes.Claim, _claims(known)),
@@ -81,6 +82,13 @@ def _drivers(known: index.Volumes) -> Sink[raw_volumes.CsiDriver]:
     return Sink(
         lambda one: known.put_driver(one.metadata.name, tracks_capacity=bool(one.spec.storage_capacity)),
         lambda meta: known.put_driver(meta.name, tracks_capacity=False),
+    )
+
+
+def _nodes(known: index.Volumes) -> Sink[raw_volumes.CsiNode]:
+    return Sink(
+        lambda one: known.put_limits(one.metadata.name, volumes.read_limits(one)),
+        lambda meta: known.put_limits(meta.name, {}),
     )
 
 

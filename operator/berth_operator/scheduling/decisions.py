@@ -57,6 +57,7 @@ class Reason(enum.StrEnum):
     STORAGE_CAPACITY = "InsufficientStorageCapacity"
     NO_VOLUME = "NoVolume"
     VOLUME_FAILED = "VolumeFailed"
+    VOLUME_LIMIT = "VolumeLimit"
     # The node's cards.
     NOT_PUBLISHED = "NotPublished"
     NO_DEVICE = "NoDevice"
@@ -245,6 +246,7 @@ LIFTED_BY: dict[Reason, frozenset[ClusterEvent]] = {
     Reason.STORAGE_CAPACITY: frozenset({ClusterEvent.VOLUME_CHANGED, ClusterEvent.NODE_CHANGED}),
     Reason.NO_VOLUME: frozenset({ClusterEvent.VOLUME_CHANGED, ClusterEvent.NODE_CHANGED}),
     Reason.VOLUME_FAILED: frozenset({ClusterEvent.VOLUME_CHANGED}),
+    Reason.VOLUME_LIMIT: frozenset({ClusterEvent.CAPACITY_FREED, ClusterEvent.VOLUME_CHANGED}),
     Reason.NOT_PUBLISHED: frozenset({ClusterEvent.DEVICE_CHANGED}),
     Reason.NO_DEVICE: frozenset({ClusterEvent.DEVICE_CHANGED}),
     Reason.SILENT: frozenset({ClusterEvent.DEVICE_CHANGED}),

@@ -36,10 +36,11 @@ Place the pods of FILEs that have no node yet: by priority, then in the order gi
 on what those before it left. Pods that have a node keep what their annotation
 {names.ALLOCATION} says. FILEs are manifests as people write them or as
 `kubectl get -o yaml` prints them: Node, Device, Pod, PlacementPolicy, PriorityClass,
-Lease, GpuPod, Namespace. Other kinds are passed over, but a Deployment, a Job or anything
-else that makes pods is refused where it was written by hand, for no controller is at work
-here: give the pods instead. A FILE may be a folder, which stands for all *.yaml, *.yml
-and *.json in it and in its folders, or - for standard input.
+Lease, GpuPod, Namespace, PersistentVolumeClaim, PersistentVolume, StorageClass, CSIDriver,
+CSINode, CSIStorageCapacity. Other kinds are passed over, but a Deployment, a Job or
+anything else that makes pods is refused where it was written by hand, for no controller
+is at work here: give the pods instead. A FILE may be a folder, which stands for all
+*.yaml, *.yml and *.json in it and in its folders, or - for standard input.
 """
 EXAMPLES_PLACE: Final = f"""\
 examples:

@@ -264,6 +264,7 @@ KINDS: Final = (
     Kind("PersistentVolume", "v1", raw_volumes.Volume),
     Kind("StorageClass", "storage.k8s.io/v1", raw_volumes.StorageClass),
     Kind("CSIDriver", "storage.k8s.io/v1", raw_volumes.CsiDriver),
+    Kind("CSINode", "storage.k8s.io/v1", raw_volumes.CsiNode),
     Kind("CSIStorageCapacity", "storage.k8s.io/v1", raw_volumes.Capacity, namespaced=True),
 )
 BY_GROUP_AND_NAME: Final = {(group(kind.version), kind.name): kind for kind in KINDS}

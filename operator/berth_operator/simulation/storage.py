@@ -30,6 +30,7 @@ APPLY: Final[Mapping[str, Apply]] = {
     "CSIDriver": lambda known, one: known.put_driver(
         one.metadata.name, tracks_capacity=bool(one.spec.storage_capacity)
     ),
+    "CSINode": lambda known, one: known.put_limits(one.metadata.name, volumes.read_limits(one)),
     "CSIStorageCapacity": lambda known, one: known.put_capacity(volumes.read_capacity(one)),
 }
 REMOVE: Final[Mapping[str, Callable[[index.Volumes, str, str], None]]] = {
@@ -37,6 +38,7 @@ REMOVE: Final[Mapping[str, Callable[[index.Volumes, str, str], None]]] = {
     "PersistentVolume": lambda known, _, name: known.drop_volume(name),
     "StorageClass": lambda known, _, name: known.drop_class(name),
     "CSIDriver": lambda known, _, name: known.put_driver(name, tracks_capacity=False),
+    "CSINode": lambda known, _, name: known.put_limits(name, {}),
     "CSIStorageCapacity": lambda known, namespace, name: known.drop_capacity((namespace, name)),
 }
 

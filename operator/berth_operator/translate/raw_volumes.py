@@ -123,6 +123,32 @@ class CsiDriver(wire.Struct, frozen=True):
     spec: DriverSpec = DriverSpec()
 
 
+class DriverLimit(wire.Struct, frozen=True):
+    """How many volumes a driver can attach to a node."""
+
+    count: int | None = None
+
+
+class NodeDriver(wire.Struct, frozen=True):
+    """A CSI driver on a node."""
+
+    name: str = ""
+    allocatable: DriverLimit | None = None
+
+
+class CsiNodeSpec(wire.Struct, frozen=True):
+    """The CSI drivers of a node."""
+
+    drivers: tuple[NodeDriver, ...] | None = None
+
+
+class CsiNode(wire.Struct, frozen=True):
+    """One CSINode."""
+
+    metadata: wire.Meta
+    spec: CsiNodeSpec = CsiNodeSpec()
+
+
 class Capacity(wire.Struct, frozen=True):
     """One CSIStorageCapacity."""
 

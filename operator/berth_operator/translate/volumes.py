@@ -25,6 +25,7 @@ OLD_ZONE, OLD_REGION = (
 ZONE_LABELS: Final = (OLD_ZONE, OLD_REGION, ZONE, REGION)
 NEW_LABELS: Final = {OLD_ZONE: ZONE, OLD_REGION: REGION}
 SEPARATOR: Final = "__"  # Of several zones in one label.
+MAX_DRIVERS: Final = 64  # Of a node.
 MAX_SELECTOR: Final = 64  # Labels and expressions of a selector, and values of each.
 
 
@@ -100,6 +101,12 @@ def read_capacity(capacity: raw_volumes.Capacity) -> facts.Capacity:
         largest=quantities.supply(largest) if largest is not None else 0,
         topology=_selector(capacity.node_topology),
     )
+
+
+def read_limits(node: raw_volumes.CsiNode) -> dict[str, int]:
+    """Return how many volumes each CSI driver can attach to a node, as far as it has a limit."""
+    allocatable = ((one.name, one.allocatable) for one in (node.spec.drivers or ())[:MAX_DRIVERS])
+    return {name: one.count for name, one in allocatable if one is not None and one.count is not None}
 
 
 # ---------------------------------------------------------------- conditions on labels

@@ -56,6 +56,11 @@ REASONS: Final[dict[Reason, tuple[str, str, str]]] = {
         "1 has no available persistent volume for claim data",
         "2 have no available persistent volume for claim data",
     ),
+    Reason.VOLUME_LIMIT: (
+        "ebs.csi.aws.com (25 at most)",
+        "1 can attach no more volumes of ebs.csi.aws.com (25 at most)",
+        "2 can attach no more volumes of ebs.csi.aws.com (25 at most)",
+    ),
     Reason.VOLUME_FAILED: (
         "data",
         "1 is passed over for a time, for no volume could be made there for claim data",

@@ -31,6 +31,7 @@ from berth_operator.scheduling.constraints import (
     resources,
     taints_and_affinity,
     topology_spread,
+    volume_limits,
     volume_provisioning,
     volume_topology,
 )
@@ -57,6 +58,7 @@ CONSTRAINTS: Final[tuple[Constraint, ...]] = (
     host_ports.CONSTRAINT,
     topology_spread.CONSTRAINT,
     pod_affinity.CONSTRAINT,
+    volume_limits.CONSTRAINT,
     partition_policy.CONSTRAINT,
     arrangement.CONSTRAINT,
     evaluation.CONSTRAINT,  # No check: the words of reasons that belong to no constraint.

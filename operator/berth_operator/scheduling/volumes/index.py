@@ -9,11 +9,11 @@ claim, nor the same volume twice. Both end with the hold of the pod.
 import collections
 import copy
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from berth_operator.scheduling.nodes import facts as nodes
 from berth_operator.scheduling.pods_by_claim import ChangedClaims
-from berth_operator.scheduling.volumes import facts, matching
+from berth_operator.scheduling.volumes import attached, facts, matching
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -39,6 +39,8 @@ class Volumes:
         self.capacities: dict[str, dict[facts.ClaimKey, facts.Capacity]] = {}  # By class, then by key.
         self.tracking_drivers: frozenset[str] = frozenset()  # Whose CSIStorageCapacities count.
         self.passed_over: dict[facts.ClaimKey, frozenset[str]] = {}  # Nodes whose volumes could not be made.
+        self.attached = attached.AttachedVolumes()
+        self._counted: dict[facts.ClaimKey, attached.Identity] = {}  # As what a claim in use is counted.
         self._by_class: dict[str, dict[str, None]] = {}  # The names of volumes.
         self._users: dict[facts.ClaimKey, collections.Counter[str]] = {}  # How many pods on which nodes.
         self._assumed: dict[facts.ClaimKey, dict[str, Assumed]] = {}  # By claim, then by the uid of the pod.
@@ -61,11 +63,13 @@ class Volumes:
         before = self.claims.get(claim.key)
         self.claims[claim.key] = claim
         if before != claim:
+            self._recount(claim.key)
             self._changed({claim.key})
 
     def drop_claim(self, key: facts.ClaimKey) -> None:
         """Forget a claim."""
         if self.claims.pop(key, None) is not None:
+            self._recount(key)
             self._changed({key})
 
     def put_volume(self, volume: facts.Volume) -> None:
@@ -77,14 +81,20 @@ class Volumes:
         if before is not None:
             self._leave_class(before)
         self._by_class.setdefault(volume.storage_class, {})[volume.name] = None
-        # One without a claim may serve any.
-        self._changed(None if volume.claim is None else {volume.claim})
+        self._volume_changed(volume)
 
     def drop_volume(self, name: str) -> None:
         """Forget a PersistentVolume."""
         if (volume := self.volumes.pop(name, None)) is not None:
             self._leave_class(volume)
-            self._changed(None if volume.claim is None else {volume.claim})
+            self._volume_changed(volume)
+
+    def _volume_changed(self, volume: facts.Volume) -> None:
+        if volume.claim is None:
+            self._changed(None)  # It may serve any claim.
+        else:
+            self._recount(volume.claim)
+            self._changed({volume.claim})
 
     def _leave_class(self, volume: facts.Volume) -> None:
         of_class = self._by_class[volume.storage_class]
@@ -96,11 +106,22 @@ class Volumes:
         """Record a new or changed StorageClass."""
         if self.classes.get(storage_class.name) != storage_class:
             self.classes[storage_class.name] = storage_class
-            self._changed(None)
+            self._classes_changed()
 
     def drop_class(self, name: str) -> None:
         """Forget a StorageClass."""
         if self.classes.pop(name, None) is not None:
+            self._classes_changed()
+
+    def _classes_changed(self) -> None:
+        for key in self._users:
+            self._recount(key)
+        self._changed(None)
+
+    def put_limits(self, node: str, limits: Mapping[str, int]) -> None:
+        """Record how many volumes of each CSI driver a node can attach."""
+        if self.attached.limits_of(node) != limits:
+            self.attached.put_limits(node, limits)
             self._changed(None)
 
     def put_driver(self, name: str, *, tracks_capacity: bool) -> None:
@@ -145,16 +166,51 @@ class Volumes:
             self._assume(uid, keys, node)
         for key in keys:
             users = self._users.setdefault(key, collections.Counter())
+            self._recount(key)
             users[node.name] += sign
+            if (counted := self._counted.get(key)) is not None:
+                self.attached.use(counted, node.name, sign)
             if not users[node.name]:
                 del users[node.name]
             if not users:
                 del self._users[key]
+                self._counted.pop(key, None)
             if sign < 0:
                 self._withdraw(uid, key)
         self.version += 1
         if sign < 0:
             self.on_change(set(keys))
+
+    def _recount(self, key: facts.ClaimKey) -> None:
+        """Count the volume of a claim in use as what it is now, on all nodes where a pod uses it."""
+        before, after = self._counted.get(key), self._identity(key)
+        if before == after or key not in self._users:
+            return
+        for node, pods in self._users[key].items():
+            if before is not None:
+                self.attached.use(before, node, -pods)
+            if after is not None:
+                self.attached.use(after, node, pods)
+        if after is None:
+            del self._counted[key]
+        else:
+            self._counted[key] = after
+
+    def _identity(self, key: facts.ClaimKey) -> attached.Identity | None:
+        """Return what the volume of a claim is to its CSI driver; None where it surely has none."""
+        if (claim := self.claims.get(key)) is None:
+            return None
+        if claim.volume:
+            volume = self.volumes.get(claim.volume)
+            return attached.Identity(volume.driver, volume.handle) if volume and volume.driver else None
+        storage_class = self.classes.get(claim.storage_class)
+        if storage_class is None or not storage_class.provisions:
+            return None
+        return attached.Identity(storage_class.provisioner, "/".join(("", *key)))
+
+    def identities(self, claims: Iterable[facts.ClaimKey]) -> list[attached.Identity]:
+        """Return what the volumes of claims are to their CSI drivers, as far as they have any."""
+        return [found for key in claims if (found := self._identity(key)) is not None]
 
     def _assume(self, uid: str, keys: Iterable[facts.ClaimKey], node: nodes.Node) -> None:
         waiting = [claim for key in keys if (claim := self.claims.get(key)) and self.is_delayed(claim)]
@@ -186,6 +242,7 @@ class Volumes:
         users, assumed = self._users, self._assumed
         self.on_change = lambda _: None
         self._reserved, self._users, self._assumed = dict(self._reserved), {}, {}
+        self._counted, self.attached = {}, self.attached.of_empty_node(node)
         for key in claims:
             elsewhere = {at: count for at, count in users.get(key, {}).items() if at != node}
             kept = {uid: one for uid, one in assumed.get(key, {}).items() if one.node != node}
