@@ -276,7 +276,7 @@ def test_a_preference_may_depend_on_other_nodes(monkeypatch: pytest.MonkeyPatch)
         depends_on=DependsOn.CLUSTER,
     )
     monkeypatch.setattr(registry, "_REMEMBERED", (further,))
-    monkeypatch.setattr(registry, "BY_NAME", {further.name: further})
+    monkeypatch.setattr(registry, "BY_NAME", {**registry.BY_NAME, further.name: further})
     inventory = builders.inventory(*(builders.node(f"n{at}") for at in range(1, 4)))
     search = Search(inventory)
 
