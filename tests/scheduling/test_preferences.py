@@ -1,6 +1,7 @@
 """Preferences: which of the nodes that fit a pod would rather have, and how that is weighed."""
 
 import dataclasses
+from typing import Any
 
 import hypothesis
 import numpy as np
