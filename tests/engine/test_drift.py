@@ -6,6 +6,7 @@ from berth_crds.client import cooperative
 from berth_operator.engine import assumed_pods, drift
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import allocation_recovery
+from berth_operator.scheduling.nodes import facts
 from support import builders, clock, ledgers
 
 POD = ("Pod", "uid-p")
@@ -30,6 +31,16 @@ def test_equal_ledgers_have_no_drift() -> None:
         fresh.pod_bound(other)
 
     assert ledgers.differences(ledger, fresh) == ()
+
+
+def test_the_images_of_a_node_are_no_drift() -> None:
+    """Which of very many are read depends on what was read before; a label of the node is one."""
+    ledger, fresh = ledgers.with_nodes(1), ledgers.with_nodes(1)
+    fresh.node_seen(builders.node("n1", images=(facts.Image(("app:1",), 1),)))
+    assert kinds(ledger, fresh) == []
+
+    fresh.node_seen(builders.node("n1", labels={"zone": "a"}))
+    assert kinds(ledger, fresh) == ["Node"]
 
 
 def test_a_bind_under_way_is_drift_only_if_nobody_concludes_it() -> None:

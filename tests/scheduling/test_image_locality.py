@@ -2,9 +2,11 @@
 
 import pytest
 
-from berth_operator.scheduling import node_hints
+from berth_operator.scheduling import cycle, decisions, node_hints, node_offers
+from berth_operator.scheduling.backlog import Backlog
 from berth_operator.scheduling.nodes.facts import Image
 from berth_operator.scheduling.search import Search
+from scheduling.placements import RULES
 from scheduling.preferring import chosen, pod
 from support import builders
 
@@ -72,6 +74,27 @@ def test_images_that_go_are_forgotten() -> None:
     hints.update(2, builders.node("n2"))
 
     assert (len(hints.images), bool(hints.images), hints.images.knows(["a:1", "a@1"])) == (0, False, False)
+
+
+def test_another_image_of_a_pod_that_waits_counts() -> None:
+    """The pod stays where it is in the queue, and is placed by the image that it has now."""
+    inventory = builders.inventory(builders.node("n1"), builders.node("n2", images=(HALF_GIB,)))
+    backlog = Backlog()
+    backlog.push(pod(images=("app:2",)))
+    backlog.push(pod(images=("app:1",)))
+
+    (decision,) = cycle.simulate(Search(inventory), backlog, 0.0, RULES)
+
+    assert isinstance(decision, decisions.Bind)
+    assert decision.placement.node == "n2"
+
+
+def test_images_of_a_node_wake_no_pod() -> None:
+    """A node with another image takes no pod that it did not take before."""
+    before, after = builders.node(), builders.node(images=(HALF_GIB,))
+
+    assert not node_offers.better_node(before, after)
+    assert node_offers.better_node(before, builders.node(labels={"a": "b"}, images=(HALF_GIB,)))
 
 
 def test_pods_with_other_images_share_their_answer() -> None:

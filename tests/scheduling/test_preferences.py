@@ -1,6 +1,7 @@
 """Preferences: which of the nodes that fit a pod would rather have, and how that is weighed."""
 
 import dataclasses
+from typing import Any
 
 import hypothesis
 import numpy as np
@@ -146,6 +147,21 @@ def test_balance_of_cpu_and_memory() -> None:
     assert chosen(inventory, asking, weighing(unstated=1, balance=0)) == "n1"
 
 
+def test_balance_counts_beside_what_is_stated() -> None:
+    """Between nodes that are equally good otherwise; a pod that states nothing does not have it reckoned."""
+    inventory = builders.inventory(builders.node("n1"), builders.node("n2", taints=(SOFT,)))
+    search, asking = Search(inventory), pod(cpu=1000, extra={facts.MEMORY: 8 * GIB})
+
+    def remembered() -> tuple[str, ...]:
+        chosen(inventory, asking, search=search)
+        [cached] = search._cached.values()
+        return cached.preferences
+
+    assert remembered() == ("taints", "balance")
+    inventory.put_node(builders.node("n2"))
+    assert remembered() == ()
+
+
 def test_balance_is_not_for_pods_with_cards() -> None:
     """Their node's cpu and memory are the strategy's alone."""
     inventory = builders.inventory(*builders.nodes(2), USED_CPU)
@@ -183,6 +199,32 @@ def test_a_preference_counts_by_its_weight(policy: Policy, node: str) -> None:
     inventory = half_used(zone="b")
 
     assert chosen(inventory, pod(HALF, preferred=(IN_B,)), policy) == node
+
+
+@pytest.mark.parametrize(
+    ("best", "excluded", "node"),
+    [
+        pytest.param({}, (), "n3", id="the best node fits"),
+        pytest.param({"unschedulable": True}, (), "n2", id="the best node fits no pod"),
+        pytest.param({"cpu": 0}, (), "n2", id="the best node is full"),
+        pytest.param({}, ("n3",), "n1", id="the best node fits and is kept for another pod"),
+    ],
+)
+def test_the_best_node_that_passes_the_filters_has_all_points(
+    best: dict[str, Any], excluded: tuple[str, ...], node: str
+) -> None:
+    """Of 13 points the node in zone c has all, or half if one in zone b passes; n1 leads by 12.5."""
+    inventory = half_used(zone="c")
+    inventory.put_node(builders.node("n3", labels={"zone": "b"}, **best))
+    inventory.put_device(builders.device("n3"))
+    inventory.set_silent("n3", False)
+    asking = pod(HALF, preferred=(prefers(100, "zone", "In", "b"), prefers(50, "zone", "In", "c")))
+    policy = weighing(Strategy.BINPACK, node_affinity=13)
+
+    found = Search(inventory).place(asking.request, asking.demand, policy=policy, excluded=excluded)
+
+    assert found is not None
+    assert found.node == node
 
 
 def test_no_card_is_lost_for_a_preference_by_default() -> None:
@@ -276,7 +318,7 @@ def test_a_preference_may_depend_on_other_nodes(monkeypatch: pytest.MonkeyPatch)
         depends_on=DependsOn.CLUSTER,
     )
     monkeypatch.setattr(registry, "_REMEMBERED", (further,))
-    monkeypatch.setattr(registry, "BY_NAME", {further.name: further})
+    monkeypatch.setattr(registry, "BY_NAME", {**registry.BY_NAME, further.name: further})
     inventory = builders.inventory(*(builders.node(f"n{at}") for at in range(1, 4)))
     search = Search(inventory)
 

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from berth_operator.scheduling.nodes import facts
-from berth_operator.translate import demands, nodes, raw
+from berth_operator.translate import demands, node_images, nodes, raw
 from support import builders
 
 
@@ -33,6 +33,7 @@ def test_images_of_a_node() -> None:
         pytest.param({"names": ["a"], "sizeBytes": 1}, 256, id="images"),
         pytest.param({"names": ["a" * 1000], "sizeBytes": 1}, 65, id="characters of their names"),
         pytest.param({"names": ["a" * 1025], "sizeBytes": 1}, 0, id="a name too long"),
+        pytest.param({"names": list("abcdefghi"), "sizeBytes": 1}, 0, id="more names than any image needs"),
         pytest.param({"names": None, "sizeBytes": 1}, 0, id="no name"),
         pytest.param({"names": ["a"]}, 0, id="no size"),
         pytest.param({"names": ["a"], "sizeBytes": -1}, 0, id="a size that can be none"),
@@ -41,6 +42,20 @@ def test_images_of_a_node() -> None:
 def test_images_beyond_the_limits_are_left_out(image: dict[str, Any], count: int) -> None:
     """Nothing else of the node is lost with them."""
     assert len(images(*[image] * 999)) == count
+
+
+def test_different_images_of_all_nodes_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node whose images are all its own leaves room for itself again when it is gone."""
+    monkeypatch.setattr(node_images, "SHARED", shared := node_images.SharedImages())
+    monkeypatch.setattr(node_images, "MOST_DIFFERENT", 3)
+    own = [{"names": [f"own:{number}"], "sizeBytes": 1} for number in range(5)]
+    common = {"names": ["common:1"], "sizeBytes": 1}
+
+    first = images(*own)
+    assert (len(first), images(common), len(shared)) == (3, (), 3)
+    del first
+
+    assert (len(images(common)), len(shared)) == (1, 0)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from berth_operator.engine import ports
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import holds, queued_pods
 from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.nodes import facts
 
 NODE, DEVICE, POD, GPU_POD = "Node", "Device", "Pod", "GpuPod"
 POD_KINDS: Final = ("hold", "sample", "waiting")
@@ -121,6 +122,12 @@ def _waiting(ledger: Ledger, uid: str) -> queued_pods.Candidate | None:
     return ledger.gated.get(uid) or ledger.backlog.get(uid)
 
 
+def _node(ledger: Ledger, name: str) -> facts.Node | None:
+    """Return a node without its images: of very many, which are read depends on the order."""
+    info = ledger.inventory.node(name)
+    return dataclasses.replace(info.node, images=()) if info is not None and info.node is not None else None
+
+
 def _without_room(ledger: Ledger, uid: str) -> bool:
     """Whether there was no room for the spec of a pod; which pods these are is chance."""
     if (candidate := _waiting(ledger, uid)) is None:
@@ -138,7 +145,7 @@ class _Kind(NamedTuple):
 KINDS: Final[Mapping[str, _Kind]] = {
     NODE: _Kind(
         lambda ledger: ledger.inventory.index,
-        lambda ledger, name: info.node if (info := ledger.inventory.node(name)) is not None else None,
+        _node,
     ),
     DEVICE: _Kind(
         lambda ledger: ledger.inventory.index,

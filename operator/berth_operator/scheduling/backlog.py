@@ -122,6 +122,8 @@ class Backlog:
         if known is None or known != candidate or known.labels != candidate.labels:
             self.remove(candidate.uid)
             self._activate(self._entered(candidate))
+        else:
+            entry.candidate = candidate  # Its images and labels, which are not compared, may be others.
 
     def _entered(self, candidate: Candidate, attempts: int = 0) -> Entry:
         self._entries[candidate.uid] = entry = Entry(candidate, candidate.order(self._allowed), attempts)

@@ -1,12 +1,13 @@
 """The images of nodes as the core knows them, and those of pods by the same names.
 
 Images only say which of the nodes that fit comes first, so what is beyond the limits is left out, and nothing
-else of the node is lost. Kubelets report the largest fifty by default, each by its tag and its digest. Most
-nodes have the same ones, and share them here: then an image of a node takes one reference.
+else of the node is lost. Kubelets report the largest fifty by default, each by its tag and its digest. Many
+nodes have the same ones, and share them here: then an image of a node takes one reference. How many different
+ones all nodes have together is limited, too, because each node may report images of its own.
 """
 
-import functools
 import itertools
+import weakref
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -14,12 +15,40 @@ from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import raw
 
 MOST_IMAGES: Final = 256  # Of a node.
-MOST_NAMES: Final = 8  # Of an image.
+MOST_NAMES: Final = 8  # Of an image; one with more of them is left out.
 MOST_TEXT: Final = 64 << 10  # Characters of all names of a node's images.
 LONGEST_NAME: Final = 1024
-MOST_SHARED: Final = 1 << 14
+MOST_DIFFERENT: Final = 1 << 13  # Images of all nodes together.
 MOST_CONTAINERS: Final = 64  # Of a pod, whose images are looked for.
 NEWEST: Final = ":latest"
+
+Key = tuple[tuple[str, ...], int]
+
+
+class SharedImages:
+    """One object for each image that any node has; each goes with the last node that has it."""
+
+    def __init__(self) -> None:
+        self._known: dict[Key, weakref.ref[facts.Image]] = {}
+
+    def __len__(self) -> int:
+        """Count the images."""
+        return len(self._known)
+
+    def get(self, names: tuple[str, ...], size: int) -> facts.Image | None:
+        """Return an image; None if it is beyond the limits, or new and there are too many."""
+        reference = self._known.get((names, size))
+        if reference is not None and (image := reference()) is not None:
+            return image
+        within = 0 < len(names) <= MOST_NAMES and max(map(len, names)) <= LONGEST_NAME and size > 0
+        if not within or len(self._known) >= MOST_DIFFERENT:
+            return None
+        image = facts.Image(names, size)
+        self._known[names, size] = weakref.ref(image, lambda _: self._known.pop((names, size), None))
+        return image
+
+
+SHARED: Final = SharedImages()
 
 
 def read(images: Iterable[raw.Image]) -> tuple[facts.Image, ...]:
@@ -29,19 +58,14 @@ def read(images: Iterable[raw.Image]) -> tuple[facts.Image, ...]:
 
 def _within_text(images: Iterable[raw.Image]) -> Iterator[facts.Image]:
     left = MOST_TEXT
-    for image in images:
-        short = (name for name in image.names or () if len(name) <= LONGEST_NAME)
-        names = tuple(itertools.islice(short, MOST_NAMES))
-        left -= sum(map(len, names))
+    for one in images:
+        image = SHARED.get(one.names or (), min(one.size_bytes, facts.LARGEST))
+        if image is None:
+            continue
+        left -= sum(map(len, image.names))
         if left < 0:
             return
-        if names and image.size_bytes > 0:
-            yield _shared(names, min(image.size_bytes, facts.LARGEST))
-
-
-@functools.lru_cache(maxsize=MOST_SHARED)
-def _shared(names: tuple[str, ...], size: int) -> facts.Image:
-    return facts.Image(names, size)
+        yield image
 
 
 def of_pod(spec: raw.PodSpec) -> tuple[str, ...]:

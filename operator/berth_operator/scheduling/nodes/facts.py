@@ -73,7 +73,7 @@ class PreferredTerm:
     term: Term
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, weakref_slot=True)
 class Image:
     """An image that a node has: all its names there, with tags and digests, and its bytes."""
 
