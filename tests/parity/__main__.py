@@ -42,12 +42,14 @@ class Run:
     async def cluster(self, number: int, pods: int) -> None:
         """Draw a cluster and some pods, and compare."""
         dice = Dice(f"{self._seed}/{number}")
-        cluster = self._served(drawing.cluster(dice))
-        asking = [drawing.question(dice, cluster, f"asking-{at}").pod for at in range(pods)]
-        found = list(await comparing.compare(self._stock, cluster, asking))
-        self.tally.refused += len(asking) - len(found)
+        theme = drawing.theme(dice)
+        cluster = self._served(drawing.cluster(dice, theme))
+        asking = drawing.asking(dice, cluster, pods, theme)
+        found = await comparing.compare(self._stock, cluster, asking)
+        self.tally.refused += pods - len(found)
         for one in found:
             self.tally.add(one)
+        for one in found:
             if one.differs:
                 await self._differing(one, number)
 

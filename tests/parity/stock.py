@@ -19,8 +19,12 @@ from testbed import cluster as clusters
 from testbed import processes, stock_scheduler
 
 # A new node is tainted until its kubelet is ready, and a pod needs an account: neither is there.
-APISERVER: Final = ("--disable-admission-plugins=ServiceAccount,TaintNodesByCondition,RuntimeClass",)
-GATES: Final = "--feature-gates=OpportunisticBatching=false,SchedulerPopFromBackoffQ=false"
+COMPARING: Final = "TaintTolerationComparisonOperators=true"  # Tolerations with Lt and Gt.
+APISERVER: Final = (
+    "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition,RuntimeClass",
+    f"--feature-gates={COMPARING}",
+)
+GATES: Final = f"--feature-gates=OpportunisticBatching=false,SchedulerPopFromBackoffQ=false,{COMPARING}"
 NODES: Final = "/api/v1/nodes"
 WAITING: Final = "/api/v1/pods?fieldSelector=spec.nodeName%3D"
 SERIAL: Final = (
