@@ -20,6 +20,7 @@ CORDON: Final = "node.kubernetes.io/unschedulable"
 HUGE: Final = "hugepages-2Mi"
 DONGLE: Final = "example.com/dongle"
 STORAGE: Final = "ephemeral-storage"
+FEATURES: Final = ("RestartAllContainersOnContainerExits", "UserNamespacesHostNetworkSupport")
 READY: Final = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
 
 
@@ -31,7 +32,12 @@ def node(dice: Dice, name: str, theme: str) -> Object:
         "kind": "Node",
         "metadata": {"name": name, "labels": _labels(dice, name)},
         "spec": _spec(dice, 0.8 if theme == "tolerations" else 0.25),
-        "status": {"capacity": allocatable, "allocatable": allocatable, "conditions": [READY]},
+        "status": {
+            "capacity": allocatable,
+            "allocatable": allocatable,
+            "conditions": [READY],
+            **dice.maybe(0.6, declaredFeatures=lambda: sorted(dice.some(FEATURES, 2, 1))),
+        },
     }
 
 

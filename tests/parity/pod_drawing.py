@@ -33,6 +33,7 @@ ASKING: Final[dict[str, float]] = {
     "gates": 0.01,
     "os": 0.05,
     "node preference": 0.05,
+    "features": 0.04,
 }
 BOUND: Final[dict[str, float]] = {
     "resources": 0.7,
@@ -144,6 +145,15 @@ def _port(dice: Dice, number: int) -> Fields:
     }
 
 
+def _features(dice: Dice) -> Fields:
+    """Return fields that not every kubelet serves."""
+    if dice.whether(0.3):
+        return {"hostNetwork": True, "hostUsers": False}
+    rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}
+    restarting = resource_drawing.container("c0", restartPolicy="Never", restartPolicyRules=[rule])
+    return {"restartPolicy": "Never", "containers": [restarting]}
+
+
 _PARTS: Final[dict[str, Callable[[Dice, tuple[str, ...]], Fields]]] = {
     "resources": lambda dice, _: resource_drawing.spec(dice),
     "selector": _selector,
@@ -156,4 +166,5 @@ _PARTS: Final[dict[str, Callable[[Dice, tuple[str, ...]], Fields]]] = {
     "gates": lambda _dice, _nodes: {"schedulingGates": [{"name": "example.com/wait"}]},
     "os": lambda dice, _: {"os": {"name": dice.choice(("linux", "windows"))}},
     "node preference": affinity_drawing.node_preference,
+    "features": lambda dice, _: _features(dice),
 }

@@ -19,12 +19,13 @@ from testbed import cluster as clusters
 from testbed import processes, stock_scheduler
 
 # A new node is tainted until its kubelet is ready, and a pod needs an account: neither is there.
-COMPARING: Final = "TaintTolerationComparisonOperators=true"  # Tolerations with Lt and Gt.
+# Tolerations with Lt and Gt, and user namespaces in the network of the host.
+MORE: Final = "TaintTolerationComparisonOperators=true,UserNamespacesHostNetworkSupport=true"
 APISERVER: Final = (
     "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition,RuntimeClass",
-    f"--feature-gates={COMPARING}",
+    f"--feature-gates={MORE}",
 )
-GATES: Final = f"--feature-gates=OpportunisticBatching=false,SchedulerPopFromBackoffQ=false,{COMPARING}"
+GATES: Final = f"--feature-gates=OpportunisticBatching=false,SchedulerPopFromBackoffQ=false,{MORE}"
 NODES: Final = "/api/v1/nodes"
 WAITING: Final = "/api/v1/pods?fieldSelector=spec.nodeName%3D"
 SERIAL: Final = (

@@ -395,4 +395,4 @@ def _use(table: node_table.NodeTable, at: int, device: devices.Device, models: I
 
 
 def _place(node: facts.Node) -> tuple[object, ...]:
-    return node.labels, node.taints, node.unschedulable
+    return node.labels, node.taints, node.unschedulable, node.declared_features

@@ -217,7 +217,15 @@ def _containers(found: tuple[_Container, ...]) -> tuple[raw.Container, ...]:
     for one in found:
         ports = tuple(itertools.islice(_host_ports(one.ports), left)) if left and one.ports else ()
         left -= len(ports)
-        containers.append(raw.Container(one.name, one.resources, one.restart_policy, ports or None))
+        containers.append(
+            raw.Container(
+                one.name,
+                one.resources,
+                restart_policy=one.restart_policy,
+                restart_policy_rules=one.restart_policy_rules,
+                ports=ports or None,
+            )
+        )
     return tuple(containers)
 
 

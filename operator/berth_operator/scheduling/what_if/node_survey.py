@@ -36,7 +36,13 @@ from berth_operator.scheduling.what_if.feasibility import FeasibilityChecker
 from berth_operator.scheduling.what_if.work_budget import Budget
 
 NODE_SELECTION: Final = frozenset(
-    {Reason.NODE_CORDONED, Reason.TAINTED, Reason.SELECTOR_MISMATCH, Reason.NO_NODES}
+    {
+        Reason.NODE_CORDONED,
+        Reason.TAINTED,
+        Reason.FEATURE_MISSING,
+        Reason.SELECTOR_MISMATCH,
+        Reason.NO_NODES,
+    }
 )
 # Such as NOT_PUBLISHED and SILENT.
 AGENT_REASONS: Final = frozenset(reason for reason in node_table.NO_DEVICES_REASONS if reason is not None)
