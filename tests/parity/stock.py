@@ -35,7 +35,6 @@ LAST: Final = "parity/last"
 FULL: Final = "Too many pods"
 PROBES: Final = 200
 ANSWER_SECONDS: Final = 60.0
-START_SECONDS: Final = 60.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -204,6 +203,11 @@ async def started(testbed: clusters.Cluster) -> AsyncIterator[Stock]:
         watch = asyncio.create_task(_watch(mine, answers))
         try:
             yield Stock(mine, answers)
+        except TimeoutError as error:
+            end = processes.tail(program.log)
+            raise processes.CannotStart(
+                f"kube-scheduler gave no answer; the end of its log:\n{end}"
+            ) from error
         finally:
             watch.cancel()
             await asyncio.wait([watch])
