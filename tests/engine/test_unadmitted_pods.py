@@ -77,6 +77,11 @@ def counts(ledger: Ledger, *names_: str) -> list[str]:
         pytest.param(plugged(), foreign(cards=5), id="more cards than its device plugin has"),
         pytest.param(plugged(), foreign(cards=2, nodeSelector={"zone": "a"}), id="another label"),
         pytest.param(plugged(), foreign(cards=2, affinity=ELSEWHERE), id="affinity to another node"),
+        pytest.param(
+            plugged(),
+            foreign(cards=2, hostNetwork=True, hostUsers=False),
+            id="a feature that its kubelet lacks",
+        ),
         pytest.param(plugged(taints=(LEAVING,)), foreign(cards=2), id="the node drives it off"),
         pytest.param(plugged(pods=0), foreign(cards=2), id="the node has room for no pod"),
         pytest.param(

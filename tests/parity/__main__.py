@@ -42,12 +42,14 @@ class Run:
     async def cluster(self, number: int, pods: int) -> None:
         """Draw a cluster and some pods, and compare."""
         dice = Dice(f"{self._seed}/{number}")
-        cluster = self._served(drawing.cluster(dice))
-        asking = [drawing.question(dice, cluster, f"asking-{at}").pod for at in range(pods)]
-        found = list(await comparing.compare(self._stock, cluster, asking))
-        self.tally.refused += len(asking) - len(found)
+        theme = drawing.theme(dice)
+        cluster = self._served(drawing.cluster(dice, theme))
+        asking = drawing.asking(dice, cluster, pods, theme)
+        found = await comparing.compare(self._stock, cluster, asking)
+        self.tally.refused += pods - len(found)
         for one in found:
             self.tally.add(one)
+        for one in found:
             if one.differs:
                 await self._differing(one, number)
 
@@ -112,8 +114,8 @@ async def main(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="make parity", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--pods", type=int, default=2000, help="so many, over all clusters (2000)")
-    parser.add_argument("--clusters", type=int, default=None, help=f"so many (one for {PODS_EACH} pods)")
+    parser.add_argument("--pods", type=_count, default=2000, help="so many, over all clusters (2000)")
+    parser.add_argument("--clusters", type=_count, default=None, help=f"so many (one for {PODS_EACH} pods)")
     parser.add_argument("--seed", type=int, default=None, help="draw the same clusters and pods again")
     parser.add_argument(
         "--corpus",
@@ -128,10 +130,17 @@ async def main(words: Sequence[str]) -> int:
     with control_plane() as testbed:
         async with started(testbed) as stock:
             run = Run(stock, seed, chosen.corpus)
-            await compare(run, clusters, chosen.pods)
-    for line in run.tally.lines():
-        print(line)
+            try:
+                await compare(run, clusters, chosen.pods)
+            finally:  # Of a run that is interrupted, too.
+                print("\n".join(run.tally.lines()), flush=True)
     return 1 if run.tally.differing else 0
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of at least 1")
+    return int(text)
 
 
 if __name__ == "__main__":

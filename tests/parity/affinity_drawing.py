@@ -9,6 +9,7 @@ from parity.scenes import NAMESPACES
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 DOMAINS: Final = (node_drawing.HOST, "topology.kubernetes.io/zone", "rack", "absent")
+NUMBERS: Final = ("0", "1", "5", "007", "many", "9999999999999999999", "")
 POD_LABELS: Final = {"app": ("web", "db", "cache"), "tier": ("front", "back"), "version": ("1", "2")}
 
 
@@ -40,11 +41,7 @@ def _node_expression(dice: Dice) -> Fields:
     operator = dice.choice(("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"))
     if operator in {"Gt", "Lt"}:
         key = dice.choice(("generation", "generation", "generation", "disk", "absent"))
-        return {
-            "key": key,
-            "operator": operator,
-            "values": [dice.choice(("0", "1", "-4", "+1", "007", "many"))],
-        }
+        return {"key": key, "operator": operator, "values": [dice.choice(NUMBERS)]}
     key = dice.choice((*node_drawing.LABELS, "absent"))
     return _expression(dice, key, operator, (*node_drawing.LABELS.get(key, ()), "other"))
 
@@ -64,6 +61,13 @@ def label_selector(dice: Dice, labels: dict[str, tuple[str, ...]]) -> Fields:
     }
 
 
+def _not_selected(fields: Fields, keys: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the keys that a label selector does not name: the API server takes each of them once."""
+    selector = fields.get("labelSelector", {})
+    named = {*selector.get("matchLabels", {}), *(one["key"] for one in selector.get("matchExpressions", ()))}
+    return tuple(key for key in keys if key not in named)
+
+
 def pod_affinity(dice: Dice, kind: str) -> Fields:
     """Return an affinity to pods, or an anti-affinity, of one or two terms."""
     terms = [pod_term(dice) for _ in range(dice.choice((1, 1, 2)))]
@@ -74,9 +78,9 @@ def pod_affinity(dice: Dice, kind: str) -> Fields:
 
 def pod_term(dice: Dice) -> Fields:
     """Return a term about pods with all its fields."""
-    keys = ("app", "tier", "version", "absent")
     namespaces = {"team": ("red", "blue"), "stage": ("live",)}
     selector = dice.maybe(0.9, labelSelector=lambda: label_selector(dice, POD_LABELS))
+    keys = _not_selected(selector, (*POD_LABELS, "absent"))
     more: Fields = {}
     if selector:
         more |= dice.maybe(0.12, matchLabelKeys=lambda: dice.some(keys, 2, 1))
@@ -92,20 +96,22 @@ def pod_term(dice: Dice) -> Fields:
 
 def spread(dice: Dice) -> Fields:
     """Return topology spread constraints with all their fields."""
-    return {"topologySpreadConstraints": [spread_constraint(dice) for _ in range(dice.choice((1, 1, 2)))]}
+    domains = dice.some(DOMAINS, dice.choice((1, 1, 2)), 1)
+    return {"topologySpreadConstraints": [spread_constraint(dice, domain) for domain in domains]}
 
 
-def spread_constraint(dice: Dice) -> Fields:
+def spread_constraint(dice: Dice, domain: str) -> Fields:
     """Return one topology spread constraint."""
     hard = dice.whether(0.85)
     selector = dice.maybe(0.9, labelSelector=lambda: label_selector(dice, POD_LABELS))
+    keys = _not_selected(selector, ("tier", "version", "absent"))
     return {
         "maxSkew": dice.choice((1, 1, 2, 3)),
-        "topologyKey": dice.choice(DOMAINS),
+        "topologyKey": domain,
         "whenUnsatisfiable": "DoNotSchedule" if hard else "ScheduleAnyway",
         **selector,
         **(dice.maybe(0.3, minDomains=lambda: dice.choice((1, 2, 3, 5))) if hard else {}),
         **dice.maybe(0.3, nodeAffinityPolicy=lambda: dice.choice(("Honor", "Ignore"))),
         **dice.maybe(0.3, nodeTaintsPolicy=lambda: dice.choice(("Honor", "Ignore"))),
-        **(dice.maybe(0.2, matchLabelKeys=lambda: dice.some(("tier", "version"), 2, 1)) if selector else {}),
+        **(dice.maybe(0.2, matchLabelKeys=lambda: dice.some(keys, 2, 1)) if selector else {}),
     }

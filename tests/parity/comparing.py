@@ -28,21 +28,22 @@ class Compared:
         return not self.left_out and self.own != scenes.expected(self.stock, self.question)
 
 
-async def compare(stock: Stock, cluster: Cluster, pods: Sequence[Object]) -> Iterator[Compared]:
+async def compare(stock: Stock, cluster: Cluster, pods: Sequence[Object]) -> list[Compared]:
     """Return the answers to those of the pods that the API server takes."""
     loaded = await stock.load(cluster)
     asked = await stock.ask(pods)
     berth = own.Berth(loaded)
-    return (
+    return [
         Compared(Question(loaded, one.pod), one.answer, berth.answer(one.pod))
         for one in asked
         if one is not None
-    )
+    ]
 
 
 async def compare_one(stock: Stock, question: Question) -> Compared | None:
     """Return the answers to one question; None if the API server does not take the pod."""
-    return next(await compare(stock, question.cluster, [question.pod]), None)
+    found = await compare(stock, question.cluster, [question.pod])
+    return found[0] if found else None
 
 
 class Tally:

@@ -20,7 +20,6 @@ OF_SPEC: Final = (
     "enableServiceLinks",
     "preemptionPolicy",
     "priority",
-    "restartPolicy",
     "securityContext",
     "serviceAccount",
     "serviceAccountName",

@@ -14,24 +14,30 @@ LABELS: Final[dict[str, tuple[str, ...]]] = {
 }
 HOST: Final = "kubernetes.io/hostname"
 TAINT_KEYS: Final = ("dedicated", "example.com/broken")
-TAINT_VALUES: Final = ("", "x", "y", "5", "12")
+TAINT_VALUES: Final = ("", "x", "5", "12", "12", "07")
 EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 CORDON: Final = "node.kubernetes.io/unschedulable"
 HUGE: Final = "hugepages-2Mi"
 DONGLE: Final = "example.com/dongle"
 STORAGE: Final = "ephemeral-storage"
+FEATURES: Final = ("RestartAllContainersOnContainerExits", "UserNamespacesHostNetworkSupport")
 READY: Final = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
 
 
-def node(dice: Dice, name: str) -> Object:
-    """Return a node."""
+def node(dice: Dice, name: str, theme: str) -> Object:
+    """Return a node; where tolerations are the theme it is likely to have taints."""
     allocatable = _allocatable(dice)
     return {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": name, "labels": _labels(dice, name)},
-        "spec": _spec(dice),
-        "status": {"capacity": allocatable, "allocatable": allocatable, "conditions": [READY]},
+        "spec": _spec(dice, 0.8 if theme == "tolerations" else 0.25),
+        "status": {
+            "capacity": allocatable,
+            "allocatable": allocatable,
+            "conditions": [READY],
+            **dice.maybe(0.6, declaredFeatures=lambda: sorted(dice.some(FEATURES, 2, 1))),
+        },
     }
 
 
@@ -41,9 +47,9 @@ def _labels(dice: Dice, name: str) -> dict[str, str]:
     return {**({HOST: name} if dice.whether(0.97) else {}), **system, **found}
 
 
-def _spec(dice: Dice) -> Fields:
+def _spec(dice: Dice, tainted: float) -> Fields:
     cordoned = dice.maybe(0.1, unschedulable=lambda: True)
-    return {**cordoned, **dice.maybe(0.35, taints=lambda: taints(dice))}
+    return {**cordoned, **dice.maybe(tainted, taints=lambda: taints(dice))}
 
 
 def taints(dice: Dice) -> list[Fields]:
@@ -57,10 +63,12 @@ def taints(dice: Dice) -> list[Fields]:
 
 def _allocatable(dice: Dice) -> dict[str, str]:
     always = {
-        "cpu": dice.choice(("1", "1500m", "2", "4", "64")),
+        "cpu": dice.choice(("1", "1500m", "2", "4", "8", "64")),
         "memory": dice.choice(("1Gi", "2Gi", "3G", "512Gi")),
-        "pods": dice.choice(("1", "3", "6", "110", "110")),
+        "pods": dice.choice(("2", "5", "110", "110", "110")),
     }
+    if dice.whether(0.03):
+        del always[dice.choice((*always,))]
     sometimes = {
         STORAGE: ("1Gi", "5G", "100Gi"),
         HUGE: ("0", "64Mi", "1Gi"),

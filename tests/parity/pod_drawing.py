@@ -4,7 +4,7 @@ A pod that asks uses only a few of all fields, or no node would ever pass. The A
 is drawn here.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from parity import affinity_drawing, node_drawing, resource_drawing, scenes
@@ -17,45 +17,57 @@ LABELS: Final[dict[str, tuple[str, ...]]] = {
     "version": ("1", "2"),
 }
 PORTS: Final = (8080, 9090)
-ADDRESSES: Final = ("", "0.0.0.0", "127.0.0.1", "10.0.0.1", "::")
+ADDRESSES: Final = ("", "0.0.0.0", "0.0.0.0", "127.0.0.1", "127.0.0.1", "10.0.0.1", "::")
+LIMITS: Final = ("0", "5", "6", "100")  # Of tolerations that compare.
 START: Final = "2026-01-01T00:00:00Z"
-# How often a pod that asks uses each group of fields.
-PARTS: Final[dict[str, float]] = {
+# How often a pod that asks uses each group of fields, and how often a bound one does.
+ASKING: Final[dict[str, float]] = {
     "resources": 0.5,
-    "selector": 0.2,
+    "selector": 0.15,
     "affinity": 0.25,
     "tolerations": 0.35,
     "ports": 0.15,
     "spread": 0.12,
     "pod affinity": 0.1,
     "pod anti-affinity": 0.1,
-    "gates": 0.02,
-    "os": 0.06,
+    "gates": 0.01,
+    "os": 0.05,
     "node preference": 0.05,
+    "features": 0.04,
 }
+BOUND: Final[dict[str, float]] = {
+    "resources": 0.7,
+    "ports": 0.15,
+    "pod affinity": 0.1,
+    "pod anti-affinity": 0.12,
+}
+OFTEN: Final = 0.75  # Likewise, of the group that is the theme of a cluster.
+# Fields that keep a pod away only where another pod has them, too.
+THEMES: Final = ("", "", "resources", "ports", "ports", "affinity", "tolerations", "spread", "pod affinity")
 
 
-def asking(dice: Dice, name: str, nodes: tuple[str, ...]) -> Object:
+def asking(dice: Dice, name: str, nodes: tuple[str, ...], theme: str) -> Object:
     """Return a pod that asks for a node."""
-    spec: Fields = {}
-    for part, draw in _PARTS.items():
-        if dice.whether(PARTS[part]):
-            _merge(spec, draw(dice, nodes))
-    return _pod(dice, name, spec)
+    return _pod(dice, name, _spec(dice, nodes, ASKING, theme))
 
 
-def bound(dice: Dice, name: str, node: str, nodes: tuple[str, ...]) -> Object:
+def bound(dice: Dice, name: str, nodes: tuple[str, ...], theme: str) -> Object:
     """Return a pod on a node, with its status."""
-    spec: Fields = {"nodeName": node}
-    chances = {"resources": 0.7, "ports": 0.2, "pod affinity": 0.1, "pod anti-affinity": 0.15}
-    for part, chance in chances.items():
-        if dice.whether(chance):
-            _merge(spec, _PARTS[part](dice, nodes))
+    spec = {"nodeName": dice.choice(nodes), **_spec(dice, nodes, BOUND, theme)}
     pod = _pod(dice, name, spec)
     if dice.whether(0.08):
         pod["metadata"]["annotations"] = {scenes.TERMINATING: "true"}
     pod["status"] = _status(dice, pod)
     return pod
+
+
+def _spec(dice: Dice, nodes: tuple[str, ...], weights: Mapping[str, float], theme: str) -> Fields:
+    """Return some groups of fields, each as often as its weight says, and the theme often."""
+    spec: Fields = {}
+    for part, weight in weights.items():
+        if dice.whether(OFTEN if part == theme else weight):
+            _merge(spec, _PARTS[part](dice, nodes))
+    return spec
 
 
 def _pod(dice: Dice, name: str, spec: Fields) -> Object:
@@ -72,7 +84,7 @@ def _pod(dice: Dice, name: str, spec: Fields) -> Object:
 def _status(dice: Dice, pod: Object) -> Fields:
     phase = dice.choices(("Running", "Succeeded", "Failed"), (92, 4, 4))[0]
     status: Fields = {"phase": phase, "startTime": START}
-    return status | (resource_drawing.resized(dice, pod["spec"]) if dice.whether(0.15) else {})
+    return status | (resource_drawing.resized(dice, pod["spec"]) if dice.whether(0.25) else {})
 
 
 def _merge(spec: Fields, more: Fields) -> None:
@@ -97,10 +109,12 @@ def _tolerations(dice: Dice, _nodes: tuple[str, ...]) -> Fields:
 
 
 def _toleration(dice: Dice) -> Fields:
-    key = dice.choice((*node_drawing.TAINT_KEYS, node_drawing.CORDON, ""))
+    key = dice.choice((*node_drawing.TAINT_KEYS * 3, node_drawing.CORDON, ""))
     effect = dice.maybe(0.5, effect=lambda: dice.choice(node_drawing.EFFECTS))
-    if not key or dice.whether(0.4):
+    if not key or dice.whether(0.3):
         return {**({"key": key} if key else {}), "operator": "Exists", **effect}
+    if dice.whether(0.4):
+        return {"key": key, "operator": dice.choice(("Lt", "Gt")), "value": dice.choice(LIMITS), **effect}
     operator = dice.maybe(0.5, operator=lambda: "Equal")
     return {"key": key, "value": dice.choice(node_drawing.TAINT_VALUES), **operator, **effect}
 
@@ -119,17 +133,25 @@ def _ports(dice: Dice, _nodes: tuple[str, ...]) -> Fields:
 
 
 def _port_list(dice: Dice) -> list[Fields]:
-    return [_port(dice) for _ in range(dice.randint(1, 2))]
+    return [_port(dice, number) for number in dice.some(PORTS, 2, 1)]
 
 
-def _port(dice: Dice) -> Fields:
-    number = dice.choice(PORTS)
+def _port(dice: Dice, number: int) -> Fields:
     return {
         "containerPort": number,
         **dice.maybe(0.9, hostPort=lambda: number),
         **dice.maybe(0.5, protocol=lambda: dice.choice(("TCP", "UDP", "SCTP"))),
-        **dice.maybe(0.5, hostIP=lambda: dice.choice(ADDRESSES)),
+        **dice.maybe(0.6, hostIP=lambda: dice.choice(ADDRESSES)),
     }
+
+
+def _features(dice: Dice) -> Fields:
+    """Return fields that not every kubelet serves."""
+    if dice.whether(0.3):
+        return {"hostNetwork": True, "hostUsers": False}
+    rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}
+    restarting = resource_drawing.container("c0", restartPolicy="Never", restartPolicyRules=[rule])
+    return {"restartPolicy": "Never", "containers": [restarting]}
 
 
 _PARTS: Final[dict[str, Callable[[Dice, tuple[str, ...]], Fields]]] = {
@@ -144,4 +166,5 @@ _PARTS: Final[dict[str, Callable[[Dice, tuple[str, ...]], Fields]]] = {
     "gates": lambda _dice, _nodes: {"schedulingGates": [{"name": "example.com/wait"}]},
     "os": lambda dice, _: {"os": {"name": dice.choice(("linux", "windows"))}},
     "node preference": affinity_drawing.node_preference,
+    "features": lambda dice, _: _features(dice),
 }

@@ -6,7 +6,7 @@ from parity.dice import Dice, Fields
 from parity.node_drawing import DONGLE, HUGE, STORAGE
 
 AMOUNTS: Final[dict[str, tuple[str, ...]]] = {
-    "cpu": ("0", "100m", "0.25", "500m", "1", "1500m", "0.3337"),
+    "cpu": ("0", "100m", "0.25", "500m", "1", "1500m", "0.3337", "1m"),
     "memory": ("0", "100M", "256Mi", "1Gi", "1.5G", "100000k", "1e8"),
     STORAGE: ("1Gi", "2G", "500Mi"),
     HUGE: ("32Mi", "64Mi"),
@@ -27,7 +27,7 @@ def spec(dice: Dice) -> Fields:
     found: Fields = {"containers": [_asking(dice, f"c{at}") for at in range(dice.choice((1, 1, 2, 3)))]}
     found |= dice.maybe(0.4, initContainers=lambda: _starting(dice))
     found |= dice.maybe(0.15, overhead=lambda: dict(dice.sample(_pairs(dice, ("cpu", "memory")), 1)))
-    return found | dice.maybe(0.2, resources=lambda: _of_whole_pod(dice))
+    return found | dice.maybe(0.25, resources=lambda: _of_whole_pod(dice))
 
 
 def _starting(dice: Dice) -> list[Fields]:
@@ -45,8 +45,10 @@ def _pairs(dice: Dice, names: tuple[str, ...]) -> list[tuple[str, str]]:
 
 def _resources(dice: Dice) -> Fields:
     """Return requests and limits; of what cannot be overcommitted both are the same."""
-    weights = {"cpu": 0.6, "memory": 0.6, STORAGE: 0.2, HUGE: 0.12, DONGLE: 0.15}
+    weights = {"cpu": 0.5, "memory": 0.5, STORAGE: 0.2, HUGE: 0.12, DONGLE: 0.15}
     asked = dict(_pairs(dice, tuple(name for name in AMOUNTS if dice.whether(weights[name]))))
+    if HUGE in asked:
+        asked.setdefault("cpu", "100m")  # The API server wants cpu or memory beside huge pages.
     fixed = {name: amount for name, amount in asked.items() if name in NOT_OVERCOMMITTED}
     if dice.whether(0.2):
         return {"limits": asked}
@@ -57,6 +59,9 @@ def _of_whole_pod(dice: Dice) -> Fields:
     """Return what a pod asks for as a whole; the API server wants it to be no less than its containers'."""
     amounts = {"cpu": ("1", "2", "3500m"), "memory": ("1Gi", "2Gi", "3G")}
     some = {name: dice.choice(amounts[name]) for name in dice.some((*amounts,), 2, 1)}
+    if dice.whether(0.15):
+        huge = {HUGE: dice.choice(("64Mi", "128Mi", "256Mi"))}
+        return {"requests": some | huge, "limits": huge}
     return {"limits" if dice.whether(0.3) else "requests": some}
 
 

@@ -19,8 +19,13 @@ from testbed import cluster as clusters
 from testbed import processes, stock_scheduler
 
 # A new node is tainted until its kubelet is ready, and a pod needs an account: neither is there.
-APISERVER: Final = ("--disable-admission-plugins=ServiceAccount,TaintNodesByCondition,RuntimeClass",)
-GATES: Final = "--feature-gates=OpportunisticBatching=false,SchedulerPopFromBackoffQ=false"
+# Tolerations with Lt and Gt, and user namespaces in the network of the host.
+MORE: Final = "TaintTolerationComparisonOperators=true,UserNamespacesHostNetworkSupport=true"
+APISERVER: Final = (
+    "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition,RuntimeClass",
+    f"--feature-gates={MORE}",
+)
+GATES: Final = f"--feature-gates=OpportunisticBatching=false,SchedulerPopFromBackoffQ=false,{MORE}"
 NODES: Final = "/api/v1/nodes"
 WAITING: Final = "/api/v1/pods?fieldSelector=spec.nodeName%3D"
 SERIAL: Final = (
@@ -30,7 +35,6 @@ LAST: Final = "parity/last"
 FULL: Final = "Too many pods"
 PROBES: Final = 200
 ANSWER_SECONDS: Final = 60.0
-START_SECONDS: Final = 60.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -199,6 +203,11 @@ async def started(testbed: clusters.Cluster) -> AsyncIterator[Stock]:
         watch = asyncio.create_task(_watch(mine, answers))
         try:
             yield Stock(mine, answers)
+        except TimeoutError as error:
+            end = processes.tail(program.log)
+            raise processes.CannotStart(
+                f"kube-scheduler gave no answer; the end of its log:\n{end}"
+            ) from error
         finally:
             watch.cancel()
             await asyncio.wait([watch])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from parity import comparing, corpus, own, scenes, stock
+from parity import corpus, own
 
 CASES = {path.stem: corpus.read(path) for path in corpus.files()}
 
@@ -16,14 +16,3 @@ def test_a_case_has_the_recorded_answer(case: corpus.Case) -> None:
     found = berth.answer(question.pod)
 
     assert found == case.stock, case.title
-
-
-async def test_kube_scheduler_still_answers_so(oracle: stock.Stock) -> None:
-    """What is recorded is what both answer on a real API server."""
-    for case in CASES.values():
-        found = await comparing.compare_one(oracle, case.question)
-
-        assert found is not None, case.title
-        assert (scenes.expected(found.stock, found.question), found.differs) == (case.stock, False), (
-            case.title
-        )

@@ -126,9 +126,9 @@ def test_another_operating_system_is_refused_on_purpose() -> None:
 
 def test_a_case_is_read_as_it_was_written(tmp_path: Path) -> None:
     """Nothing of a case is lost in its file."""
-    cluster = drawing.cluster(Dice("written"))
-    asked = drawing.question(Dice("written"), cluster, "asking")
-    case = corpus.Case("about", asked, Answer(frozenset({"node-0"})))
+    cluster = drawing.cluster(Dice("written"), "ports")
+    (asking,) = drawing.asking(Dice("written"), cluster, 1, "ports")
+    case = corpus.Case("about", Question(cluster, asking), Answer(frozenset({"node-0"})))
 
     corpus.write(tmp_path / "case.yaml", case)
 
@@ -138,6 +138,6 @@ def test_a_case_is_read_as_it_was_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", ["one", "another"])
 def test_a_seed_draws_the_same_again(seed: str) -> None:
     """Clusters and pods follow from the seed alone."""
-    first, second = (drawing.cluster(Dice(seed)) for _ in range(2))
+    first, second = (drawing.cluster(Dice(seed), "") for _ in range(2))
 
     assert first == second

@@ -35,6 +35,31 @@ def test_toleration(toleration: facts.Toleration, covers: bool) -> None:  # noqa
     assert taints.tolerates(toleration, GPU) is covers
 
 
+@pytest.mark.parametrize(
+    ("value", "operator", "limit", "covers"),
+    [
+        pytest.param("5", "Lt", "6", True, id="less"),
+        pytest.param("6", "Lt", "6", False, id="Lt of an equal number"),
+        pytest.param("-7", "Lt", "-6", True, id="negative numbers"),
+        pytest.param("10", "Gt", "9", True, id="greater as a number, not as a text"),
+        pytest.param("6", "Gt", "6", False, id="Gt of an equal number"),
+        pytest.param("0", "Gt", "-1", True, id="zero"),
+        pytest.param("05", "Lt", "6", False, id="a leading zero in the taint"),
+        pytest.param("5", "Lt", "06", False, id="a leading zero in the toleration"),
+        pytest.param("", "Lt", "6", False, id="a taint without a value"),
+        pytest.param("slow", "Gt", "6", False, id="a taint whose value is no number"),
+        pytest.param("9223372036854775807", "Gt", "9223372036854775806", True, id="the largest number"),
+        pytest.param("9223372036854775808", "Gt", "1", False, id="more than 64 bits hold"),
+    ],
+)
+def test_a_toleration_of_numbers(value: str, operator: str, limit: str, covers: bool) -> None:  # noqa: FBT001  a column of the table
+    """Lt and Gt cover a taint whose value is less or greater, where both are whole numbers."""
+    taint = facts.Taint("gpu", value, "NoSchedule")
+
+    assert taints.tolerates(facts.Toleration("gpu", operator, limit), taint) is covers
+    assert not taints.tolerates(facts.Toleration("cpu", operator, limit), taint)
+
+
 SECOND, THIRD = facts.Taint("a", "", "NoExecute"), facts.Taint("b", "", "NoSchedule")
 OF_GPU, OF_CPU = facts.Toleration("gpu", "Exists"), facts.Toleration("cpu", "Exists")
 

@@ -77,6 +77,10 @@ SPECS: Final[dict[str, dict[str, Any]]] = {
     },
     "a spread": {"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule"}]},
     "a spread that is a wish": {"topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway"}]},
+    "restart rules": {
+        "containers": [builders.container(restartPolicyRules=[{"action": "RestartAllContainers"}])]
+    },
+    "users of its own in the host's network": {"hostNetwork": True, "hostUsers": False},
     "a gate": {"schedulingGates": [{"name": "wait"}]},
     "no gate": {"schedulingGates": []},
     "a group": {"schedulingGroup": {"podGroupName": "g"}},

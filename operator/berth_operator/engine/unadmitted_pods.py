@@ -33,10 +33,11 @@ class _Pod:
     suitable: bool = True
 
     def suits(self, node: facts.Node) -> bool:
-        """Whether the labels and taints of its node allow it; computed once for each state of the node."""
+        """Whether its node allows it, amounts and ports apart; computed once for each state of the node."""
         if self.checked_node is not node:
             driven_off = taints.untolerated(node, self.node_selection.tolerations, (facts.Effect.NO_EXECUTE,))
-            self.suitable = driven_off is None and affinity.matches(self.node_selection, node)
+            lacks = driven_off is not None or self.node_selection.missing_feature(node)
+            self.suitable = not lacks and affinity.matches(self.node_selection, node)
             self.checked_node = node
         return self.suitable
 

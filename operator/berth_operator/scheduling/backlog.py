@@ -118,12 +118,12 @@ class Backlog:
 
     def push(self, candidate: Candidate) -> None:
         """Add a pod, or its edited request or labels; an unchanged one stays where it is."""
-        known = self.get(candidate.uid)
-        if known is None or known != candidate or known.labels != candidate.labels:
+        entry = self._entries.get(candidate.uid)
+        if entry is not None and (entry.candidate, entry.candidate.labels) == (candidate, candidate.labels):
+            entry.candidate = candidate  # Its images, which are not compared, may be others.
+        else:
             self.remove(candidate.uid)
             self._activate(self._entered(candidate))
-        else:
-            entry.candidate = candidate  # Its images and labels, which are not compared, may be others.
 
     def _entered(self, candidate: Candidate, attempts: int = 0) -> Entry:
         self._entries[candidate.uid] = entry = Entry(candidate, candidate.order(self._allowed), attempts)

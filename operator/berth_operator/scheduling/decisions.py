@@ -28,6 +28,7 @@ class Reason(enum.StrEnum):
     # The node, apart from its cards.
     NODE_CORDONED = "Unschedulable"
     TAINTED = "Tainted"
+    FEATURE_MISSING = "FeatureMissing"
     SELECTOR_MISMATCH = "SelectorMismatch"
     INSUFFICIENT_RESOURCE = "InsufficientResource"
     HOST_PORT_TAKEN = "HostPortTaken"
@@ -220,6 +221,7 @@ Decision = Bind | Wait | Reject
 LIFTED_BY: dict[Reason, frozenset[ClusterEvent]] = {
     Reason.NODE_CORDONED: frozenset({ClusterEvent.NODE_CHANGED}),
     Reason.TAINTED: frozenset({ClusterEvent.NODE_CHANGED}),
+    Reason.FEATURE_MISSING: frozenset({ClusterEvent.NODE_CHANGED}),
     Reason.SELECTOR_MISMATCH: frozenset({ClusterEvent.NODE_CHANGED}),
     Reason.INSUFFICIENT_RESOURCE: frozenset({ClusterEvent.NODE_CHANGED, ClusterEvent.CAPACITY_FREED}),
     Reason.HOST_PORT_TAKEN: frozenset({ClusterEvent.CAPACITY_FREED}),

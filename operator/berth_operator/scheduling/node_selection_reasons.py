@@ -29,8 +29,8 @@ Infos = Sequence[node_info.NodeInfo | None]
 class NodeSelectionReasons:
     """For each node `reason_index`: 0 where it accepts the pod, else which of the `reasons`, counted from 1.
 
-    `obstacle_counts` is how many things keep the pod away: the cordon, each taint, the selector with the
-    affinity.
+    `obstacle_counts` is how many things keep the pod away: the cordon, each taint, a feature that the node
+    lacks, the selector with the affinity.
     """
 
     reason_index: node_table.Numbers
@@ -132,7 +132,7 @@ def _bytes(found: NodeSelectionReasons, node_selection: facts.NodeSelection) -> 
 
 def place(node: facts.Node) -> tuple[object, ...]:
     """Return all of a node on which the reasons depend, apart from its name."""
-    return node.labels, node.taints, node.unschedulable
+    return node.labels, node.taints, node.unschedulable, node.declared_features
 
 
 def node_selection_reasons(
@@ -144,7 +144,8 @@ def node_selection_reasons(
     tolerations = taints.TolerationCache(node_selection.tolerations)
     for at, (info, matches) in enumerate(zip(infos, labels_.matching(node_selection).tolist(), strict=True)):
         node = info.node if info is not None else None
-        index[at], counts[at] = _of_node(node, tolerations, numbers, matches=matches)
+        missing = node_selection.missing_feature(node) if node is not None else ""
+        index[at], counts[at] = _of_node(node, tolerations, numbers, missing, matches=matches)
     return NodeSelectionReasons(index, counts, tuple(numbers))
 
 
@@ -159,7 +160,8 @@ def _updated(
         info = infos[at]
         node = info.node if info is not None else None
         matches = node is not None and affinity.matches(node_selection, node)
-        index[at], counts[at] = _of_node(node, tolerations, numbers, matches=matches)
+        missing = node_selection.missing_feature(node) if node is not None else ""
+        index[at], counts[at] = _of_node(node, tolerations, numbers, missing, matches=matches)
     return NodeSelectionReasons(index, counts, tuple(numbers))
 
 
@@ -167,20 +169,22 @@ def _of_node(
     node: facts.Node | None,
     tolerations: taints.TolerationCache,
     numbers: dict[NodeReason, int],
+    missing_feature: str,
     *,
     matches: bool,
 ) -> tuple[int, int]:
     """Return the number of a node's reason, perhaps of a new one, and how many things keep the pod away."""
     if node is None:
         return numbers.setdefault((Reason.NO_NODES, ""), len(numbers) + 1), 0
-    reason = node_selection_reason(node, tolerations, matches=matches)
+    reason = node_selection_reason(node, tolerations, missing_feature, matches=matches)
     if reason is None:
         return 0, 0
-    return numbers.setdefault(reason, len(numbers) + 1), tolerations.obstacle_count(node) + (not matches)
+    obstacles = tolerations.obstacle_count(node) + bool(missing_feature) + (not matches)
+    return numbers.setdefault(reason, len(numbers) + 1), obstacles
 
 
 def node_selection_reason(
-    node: facts.Node, tolerations: taints.TolerationCache, *, matches: bool
+    node: facts.Node, tolerations: taints.TolerationCache, missing_feature: str, *, matches: bool
 ) -> NodeReason | None:
     """Return why a node does not accept a pod; `matches` is whether its labels and name suit the pod."""
     taint = tolerations.untolerated(node)
@@ -191,4 +195,6 @@ def node_selection_reason(
         return Reason.NODE_CORDONED, ""
     if taint is not None:
         return Reason.TAINTED, taint.key
+    if missing_feature:
+        return Reason.FEATURE_MISSING, missing_feature
     return None if matches else (Reason.SELECTOR_MISMATCH, "")

@@ -17,7 +17,7 @@ from typing import Final
 from berth_crds import aliases
 from berth_operator.scheduling import container_peaks
 from berth_operator.scheduling.nodes import facts
-from berth_operator.translate import node_images, pod_limits, quantities, raw, resources
+from berth_operator.translate import node_features, node_images, pod_limits, quantities, raw, resources
 
 HUGE_PAGES: Final = "hugepages-"
 OS_LABEL: Final = "kubernetes.io/os"  # Each kubelet writes it on its node.
@@ -95,7 +95,7 @@ def _amount(name: str, value: raw.Quantity) -> int:
 
 
 def node_selection(spec: raw.PodSpec) -> facts.NodeSelection:
-    """Return selector, required node affinity and tolerations.
+    """Return selector, required node affinity, tolerations and features.
 
     A kubelet admits no pod of another operating system than its node's, but the pod is charged to the
     node until it is deleted. So the operating system of a pod counts as a pair of its selector.
@@ -106,6 +106,7 @@ def node_selection(spec: raw.PodSpec) -> facts.NodeSelection:
         tolerations=tuple(
             facts.Toleration(one.key, one.operator, one.value, one.effect) for one in spec.tolerations or ()
         ),
+        features=node_features.needed(spec),
     )
 
 

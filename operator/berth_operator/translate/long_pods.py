@@ -221,7 +221,14 @@ def _containers(found: tuple[_Container, ...]) -> tuple[raw.Container, ...]:
         ports = tuple(itertools.islice(_host_ports(one.ports), left)) if left and one.ports else ()
         left -= len(ports)
         containers.append(
-            raw.Container(one.name, one.resources, one.restart_policy, ports or None, image=one.image)
+            raw.Container(
+                one.name,
+                one.resources,
+                restart_policy=one.restart_policy,
+                restart_policy_rules=one.restart_policy_rules,
+                ports=ports or None,
+                image=one.image,
+            )
         )
     return tuple(containers)
 

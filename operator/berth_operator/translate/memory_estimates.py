@@ -105,6 +105,7 @@ def _of_selector(selector: facts.PodSelector) -> Iterator[str]:
 
 def _of_place(node_selection: facts.NodeSelection) -> Iterator[str]:
     yield from itertools.chain.from_iterable(node_selection.selector)
+    yield from node_selection.features
     for toleration in node_selection.tolerations:
         yield from (toleration.key, toleration.operator, toleration.value, toleration.effect)
     yield from _of_terms(node_selection.affinity or ())

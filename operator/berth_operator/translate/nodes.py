@@ -8,7 +8,14 @@ from collections.abc import Iterator
 
 from berth_crds import names
 from berth_operator.scheduling.nodes import facts
-from berth_operator.translate import node_images, partition_tables, pod_limits, quantities, raw
+from berth_operator.translate import (
+    node_features,
+    node_images,
+    partition_tables,
+    pod_limits,
+    quantities,
+    raw,
+)
 
 
 def read(node: raw.Node) -> facts.Node:
@@ -24,6 +31,7 @@ def read(node: raw.Node) -> facts.Node:
         unschedulable=node.spec.unschedulable,
         allocatable=supplies(node.status.allocatable or {}),
         honors_partitions=partition_tables.honored(node.metadata.labels),
+        declared_features=node_features.declared(node.status),
         silent_taint=silent_taint,
         images=node_images.read(node.status.images or ()),
     )

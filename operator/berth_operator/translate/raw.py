@@ -56,12 +56,19 @@ class Variable(wire.Struct, frozen=True):
     value_from: VariableSource | None = None
 
 
+class RestartRule(wire.Struct, frozen=True):
+    """What happens when a container ends in some way."""
+
+    action: str = ""
+
+
 class Container(wire.Struct, frozen=True):
     """One container; a `restart_policy` of Always makes an init container a sidecar."""
 
     name: str = ""
     resources: ContainerResources | None = None
     restart_policy: str | None = None
+    restart_policy_rules: tuple[RestartRule, ...] | None = None
     ports: tuple[Port, ...] | None = None
     env: tuple[Variable, ...] | None = None
     image: str | None = None
@@ -194,6 +201,8 @@ class ShortFields(wire.Struct, frozen=True):
     scheduling_group: Presence | None = None
     workload_ref: Presence | None = None  # The name of the same in Kubernetes 1.35.
     os: PodOS | None = None
+    host_network: bool | None = None
+    host_users: bool | None = None
 
 
 class PodSpec(ShortFields, frozen=True):
@@ -308,6 +317,7 @@ class NodeStatus(wire.Struct, frozen=True):
 
     allocatable: Resources | None = None
     images: tuple[Image, ...] | None = None
+    declared_features: tuple[str, ...] | None = None
 
 
 class Node(wire.Struct, frozen=True):

@@ -15,6 +15,7 @@ from berth_operator.scheduling.constraints.host_ports import DropHostPort
 from berth_operator.scheduling.constraints.resources import AskLessResource, FreeResource
 from berth_operator.scheduling.constraints.taints_and_affinity import (
     DropAffinity,
+    DropFeature,
     DropSelector,
     Tolerate,
     Uncordon,
@@ -136,6 +137,7 @@ OF_THE_POD: dict[str, tuple[Change, str]] = {
     },
     "a pair of the selector": (DropSelector(pair=("zone", "a")), "the node selector zone=a were dropped"),
     "the selector": (DropSelector(), "the node selector were dropped"),
+    "a feature": (DropFeature(feature="Restarts"), "it did not need the node feature Restarts"),
     "affinity": (DropAffinity(), "the node affinity were dropped"),
     "a taint": (Tolerate(taint=Taint("gpu", "yes", "")), "the taint gpu=yes were tolerated"),
     "a host port": (DropHostPort(port=HostPort(80)), "it did not request host port 80/TCP"),

@@ -40,6 +40,7 @@ REASONS: dict[Reason, tuple[str, str, str]] = {
     ),
     Reason.NODE_CORDONED: ("", "1 is cordoned", "2 are cordoned"),
     Reason.TAINTED: ("gpu", "1 has the untolerated taint gpu", "2 have the untolerated taint gpu"),
+    Reason.FEATURE_MISSING: ("A", "1 does not declare the feature A", "2 do not declare the feature A"),
     Reason.SELECTOR_MISMATCH: (
         "",
         "1 does not match the node selector or affinity",

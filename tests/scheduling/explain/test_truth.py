@@ -95,10 +95,9 @@ def test_reason_is_true_of_its_node(inventory: Inventory, pod: queued_pods.Candi
 
 def node_selection_reason(node: nodes.Node, node_selection: nodes.NodeSelection) -> NodeReason | None:
     """Return why one node's taints, labels or name do not suit a pod, if so."""
-    matches = affinity.matches(node_selection, node)
-    return node_selection_reasons.node_selection_reason(
-        node, taints.TolerationCache(node_selection.tolerations), matches=matches
-    )
+    matches, missing = affinity.matches(node_selection, node), node_selection.missing_feature(node)
+    tolerations = taints.TolerationCache(node_selection.tolerations)
+    return node_selection_reasons.node_selection_reason(node, tolerations, missing, matches=matches)
 
 
 def _state(info: node_info.NodeInfo) -> Reason | None:

@@ -1,7 +1,7 @@
-"""Whether the pod may run on the node: cordon, taints, node selector, node affinity.
+"""Whether the pod may run on the node: cordon, taints, features of its kubelet, node selector, node affinity.
 
-The reasons are made in `node_selection_reasons`: they depend on nothing but the node's name, labels and
-taints, so the inventory remembers them until one of these changes.
+The reasons are made in `node_selection_reasons`: they depend on nothing but the node's name, labels, taints
+and features, so the inventory remembers them until one of these changes.
 """
 
 import abc
@@ -131,6 +131,22 @@ class Tolerate(AcceptMoreNodes):
         )
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class DropFeature(AcceptMoreNodes):
+    """The pod does without a feature of the kubelet."""
+
+    feature: str
+
+    def relaxed(self, node_selection: facts.NodeSelection) -> facts.NodeSelection:
+        """Return where the pod may run without it."""
+        kept = tuple(one for one in node_selection.features if one != self.feature)
+        return dataclasses.replace(node_selection, features=kept)
+
+    def clause(self) -> str:
+        """Return which feature it would not need."""
+        return f"it did not need the node feature {clipped(self.feature)}"
+
+
 def obstacles(node: facts.Node, node_selection: facts.NodeSelection) -> dict[changes.Change, NodeReason]:
     """Return all that keeps a pod away from a node, by the change that would lift it."""
     found: dict[changes.Change, NodeReason] = {}
@@ -144,6 +160,8 @@ def obstacles(node: facts.Node, node_selection: facts.NodeSelection) -> dict[cha
         else:
             # One toleration covers all effects.
             found[Tolerate(taint=dataclasses.replace(taint, effect=""))] = Reason.TAINTED, taint.key
+    if missing := node_selection.missing_feature(node):
+        found[DropFeature(feature=missing)] = Reason.FEATURE_MISSING, missing
     pairs = [pair for pair in node_selection.selector if node.labels.get(pair[0]) != pair[1]]
     if pairs:
         found[DropSelector(pair=pairs[0] if len(pairs) == 1 else None)] = Reason.SELECTOR_MISMATCH, ""
@@ -184,6 +202,7 @@ CONSTRAINT = Constraint(
     words={
         Reason.NODE_CORDONED: nodes_that("is cordoned", "are cordoned"),
         Reason.TAINTED: with_detail("has the untolerated taint", "have the untolerated taint"),
+        Reason.FEATURE_MISSING: with_detail("does not declare the feature", "do not declare the feature"),
         Reason.SELECTOR_MISMATCH: nodes_that(
             "does not match the node selector or affinity", "do not match the node selector or affinity"
         ),
@@ -191,6 +210,7 @@ CONSTRAINT = Constraint(
     brief={
         Reason.NODE_CORDONED: "node cordoned",
         Reason.TAINTED: "taint",
+        Reason.FEATURE_MISSING: "feature not declared",
         Reason.SELECTOR_MISMATCH: "node selector or affinity",
     },
 )

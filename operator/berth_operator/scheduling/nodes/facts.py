@@ -83,7 +83,7 @@ class Image:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Node:
-    """One node: labels, taints, and what it can give.
+    """One node: labels, taints, what it can give, and the features that its kubelet declares.
 
     The taint by which Berth marks the Node of a silent agent is none of `taints`: it says nothing that the
     ledger does not know, and knows sooner when it is over. `honors_partitions` is whether its whole cards are
@@ -96,6 +96,7 @@ class Node:
     unschedulable: bool = False
     allocatable: Amounts = ()
     honors_partitions: bool | None = None
+    declared_features: frozenset[str] = frozenset()
     silent_taint: int | None = (
         None  # Where among its taints the one stands that says that its agent is silent.
     )
@@ -109,16 +110,25 @@ def _size(term: Term) -> int:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NodeSelection:
-    """The nodes a pod may run on: selector, required affinity (one term must hold), tolerations."""
+    """The nodes a pod may run on: selector, required affinity (one term must hold), tolerations, features.
+
+    A kubelet must declare all the `features`, or it would refuse the pod.
+    """
 
     selector: tuple[tuple[str, str], ...] = ()
     affinity: tuple[Term, ...] | None = None
     tolerations: tuple[Toleration, ...] = ()
+    features: tuple[str, ...] = ()
+
+    def missing_feature(self, node: Node) -> str:
+        """Return the first feature that a node does not declare; empty if there is none."""
+        return next((one for one in self.features if one not in node.declared_features), "")
 
     @property
     def size(self) -> int:
         """How many things are named, which is what it takes of memory."""
-        return len(self.selector) + len(self.tolerations) + sum(map(_size, self.affinity or ()))
+        named = len(self.selector) + len(self.tolerations) + len(self.features)
+        return named + sum(map(_size, self.affinity or ()))
 
 
 ANYWHERE: Final = NodeSelection()

@@ -1,9 +1,14 @@
 """Taints and tolerations, by Kubernetes' rules."""
 
+import re
 from collections.abc import Collection
+from typing import Final
 
-from berth_operator.scheduling.nodes import facts
+from berth_operator.scheduling.nodes import affinity, facts
 
+CANONICAL: Final = re.compile(
+    r"0|-?[1-9][0-9]{0,18}", re.ASCII
+)  # Without leading zeros, unlike in an affinity.
 BLOCKING_EFFECTS = (facts.Effect.NO_SCHEDULE, facts.Effect.NO_EXECUTE)
 
 
@@ -18,8 +23,23 @@ def tolerates(toleration: facts.Toleration, taint: facts.Taint) -> bool:
             return True
         case "Equal" | "":
             return bool(toleration.key) and toleration.value == taint.value
+        case "Lt" | "Gt":
+            return bool(toleration.key) and _compares(taint.value, toleration.operator, toleration.value)
         case _:  # An operator we do not know tolerates nothing.
             return False
+
+
+def _compares(found: str, operator: str, value: str) -> bool:
+    """Whether the value of a taint is less or greater than that of a toleration, both whole numbers.
+
+    The API server takes such a toleration only where its feature `TaintTolerationComparisonOperators` is on.
+    """
+    if not (CANONICAL.fullmatch(found) and CANONICAL.fullmatch(value)):
+        return False
+    left, right = affinity.number(found), affinity.number(value)
+    if left is None or right is None:
+        return False
+    return left < right if operator == "Lt" else left > right
 
 
 def untolerated(

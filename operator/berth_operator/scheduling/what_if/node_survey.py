@@ -39,6 +39,7 @@ NODE_SELECTION: Final = frozenset(
     {
         Reason.NODE_CORDONED,
         Reason.TAINTED,
+        Reason.FEATURE_MISSING,
         Reason.SELECTOR_MISMATCH,
         Reason.SPREAD_LABEL_MISSING,
         Reason.NO_NODES,
