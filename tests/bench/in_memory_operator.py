@@ -24,7 +24,7 @@ from berth_crds.client import watch
 from berth_operator.engine import bind_sender, loop, ports
 from berth_operator.engine.ledger import Ledger
 from berth_operator.http_api import views
-from berth_operator.kube import feeds
+from berth_operator.kube import sinks
 from berth_operator.scheduling import cycle, decisions, queued_pods
 from berth_operator.scheduling.devices import device_facts
 from berth_operator.scheduling.devices.device_facts import PhysicalDevice
@@ -188,7 +188,7 @@ class InMemoryOperator:
         self.clock = Clock()
         self.ledger = Ledger(self.clock)
         self.status_writer, self.writer = PodStatusWriter(), Writer()
-        self.sink = feeds.PodSink(self.ledger, self.status_writer)
+        self.sink = sinks.PodSink(self.ledger, self.status_writer)
         self.loop = loop.Loop(
             self.ledger,
             self.writer,

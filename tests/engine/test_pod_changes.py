@@ -4,7 +4,7 @@ from typing import Final
 from unittest import mock
 
 from berth_operator.engine.ledger import Ledger
-from berth_operator.scheduling import backlog, pod_index
+from berth_operator.scheduling import decisions, pod_index
 from berth_operator.scheduling.decisions import ClusterEvent
 from berth_operator.scheduling.nodes import facts
 from support import builders, ledgers
@@ -22,7 +22,7 @@ def with_sleeping_pods() -> Ledger:
     ledgers.add_waiting(ledger, "apart", 0, demand=builders.demand(other_pods=APART), labels=WEB)
     ledgers.decide(ledger)
     ledgers.requeue(ledger, "apart", ClusterEvent.PODS_CHANGED)
-    ledgers.add_sleeping(ledger, "plain", *backlog.ANYTHING, cards=9)
+    ledgers.add_sleeping(ledger, "plain", *decisions.ANY_RARE_EVENT, cards=9)
     ledger.wake.clear()
     return ledger
 

@@ -13,7 +13,7 @@ from berth_crds.client import api, resources
 from berth_operator.engine import drift
 from berth_operator.engine.ledger import Ledger
 from berth_operator.engine.watchdog import Watchdog
-from berth_operator.kube import auditor, feeds
+from berth_operator.kube import auditor, feeds, sinks
 from support import manifests, stub, timeless
 
 NODE: Final = "n1"
@@ -37,7 +37,7 @@ class Follower:
     def __init__(
         self,
         session: api.Api,
-        observer: feeds.PodObserver | None = None,
+        observer: sinks.PodObserver | None = None,
         options: feeds.Options = feeds.DEFAULTS,
     ) -> None:
         self.ledger = Ledger(time.monotonic)

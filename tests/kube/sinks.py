@@ -9,7 +9,7 @@ from berth_crds import wire
 from berth_crds.client import lease, watch
 from berth_operator.engine.ledger import Ledger
 from berth_operator.engine.watchdog import Watchdog
-from berth_operator.kube import auditor, feeds, policy_sink
+from berth_operator.kube import auditor, policy_sink, sinks
 from berth_operator.translate import raw
 from support import builders, clock, inventories, manifests
 
@@ -23,11 +23,11 @@ class Sinks:
         self.time = clock.Clock()
         self.ledger = ledger or Ledger(self.time)
         self.watchdog = Watchdog(self.ledger, clock=self.time)
-        self.pods = feeds.PodSink(self.ledger, auditor.NullObserver())
-        self.gpupods = feeds.GpuPodSink(self.ledger)
-        self.nodes = feeds.NodeSink(self.ledger)
-        self.devices = feeds.DeviceSink(self.ledger, self.watchdog)
-        self.leases = feeds.LeaseSink(self.watchdog)
+        self.pods = sinks.PodSink(self.ledger, auditor.NullObserver())
+        self.gpupods = sinks.GpuPodSink(self.ledger)
+        self.nodes = sinks.NodeSink(self.ledger)
+        self.devices = sinks.DeviceSink(self.ledger, self.watchdog)
+        self.leases = sinks.LeaseSink(self.watchdog)
         self.policies = policy_sink.PolicySink(self.ledger)
 
     @property

@@ -11,7 +11,7 @@ from berth_crds import flags, names
 from berth_crds.client import api
 from berth_operator import settings
 from berth_operator.engine.ledger import Ledger
-from berth_operator.kube import auditor, feeds
+from berth_operator.kube import auditor, feeds, sinks
 from berth_operator.translate import pods, raw
 from kube import following
 from support import clock, stub
@@ -47,7 +47,7 @@ def test_pods_of_named_schedulers_wait_for_berth(
 ) -> None:
     """A pod whose schedulerName is in the list is in the backlog, and no other is."""
     ledger = Ledger(clock.Clock())
-    sink = feeds.PodSink(ledger, auditor.NullObserver(), schedulers=answering)
+    sink = sinks.PodSink(ledger, auditor.NullObserver(), schedulers=answering)
 
     sink.upserted(read(pod(scheduler)))
 

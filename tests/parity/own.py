@@ -9,7 +9,7 @@ import msgspec
 
 from berth_crds.client import decoding
 from berth_operator.engine.ledger import Ledger
-from berth_operator.kube import auditor, feeds
+from berth_operator.kube import auditor, sinks
 from berth_operator.scheduling import decisions, questions
 from berth_operator.scheduling.constraints import registry
 from berth_operator.scheduling.constraints.query import Query
@@ -35,7 +35,7 @@ class Berth:
 
     def __init__(self, cluster: Cluster) -> None:
         self.ledger = Ledger(float)
-        nodes, bound = feeds.NodeSink(self.ledger), feeds.PodSink(self.ledger, auditor.NullObserver())
+        nodes, bound = sinks.NodeSink(self.ledger), sinks.PodSink(self.ledger, auditor.NullObserver())
         for node in cluster.nodes:
             nodes.upserted(decoding.decode_object(_node, _encoder.encode(node)))
         for pod in cluster.pods:

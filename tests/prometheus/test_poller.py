@@ -13,7 +13,7 @@ from berth_crds import card_load, names, wire
 from berth_crds.client import lease
 from berth_operator.engine.sampled_loads import Metric
 from berth_operator.engine.watchdog import Watchdog
-from berth_operator.kube import feeds
+from berth_operator.kube import sinks
 from berth_operator.prometheus import poller, queries
 from berth_operator.scheduling import decisions
 from berth_operator.scheduling.card_loads import NO_LOADS
@@ -198,7 +198,7 @@ async def test_cards_that_no_device_has_are_named_once(
 async def test_loads_of_agents_are_never_mixed_in(cards: Polling) -> None:
     """Not even where Prometheus knows nothing of a card; and the other way round."""
     watchdog = Watchdog(cards.ledger, clock=cards.time)
-    leases = feeds.LeaseSink(watchdog)
+    leases = sinks.LeaseSink(watchdog)
 
     def renew(moment: str, second: int = 90) -> None:
         annotations = {names.LOAD: f"v1 0:5,0,0,0,0 1:{second},0,0,0,0"}

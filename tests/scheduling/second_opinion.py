@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from berth_operator.scheduling import decisions, questions, queued_pods, search
+from berth_operator.scheduling import decisions, node_scores, questions, queued_pods
 from berth_operator.scheduling.devices import allocator, device_facts, device_view, requests
 from berth_operator.scheduling.holds import ALL_CARDS, Hold
 from berth_operator.scheduling.nodes import facts
@@ -243,7 +243,7 @@ def look(
     """Ask a picture made for this alone how good a node is, which card it gives, if it passes the filters."""
     inventory = cluster.inventory()
     question = questions.of(candidate.request, candidate.demand)
-    ranking, passes = search.score_nodes(inventory, np.array([inventory.index[name]]), question, policy)
+    ranking, passes = node_scores.score_nodes(inventory, np.array([inventory.index[name]]), question, policy)
     slot = None if ranking.slot is None else int(ranking.slot[0])
     return float(ranking.score[0]), slot, bool(passes[0])
 

@@ -12,7 +12,14 @@ import pytest
 from hypothesis import strategies as st
 
 from berth_crds.vocabulary import Strategy
-from berth_operator.scheduling import cycle, decisions, questions, queued_pods, search, under_policy
+from berth_operator.scheduling import (
+    cycle,
+    decisions,
+    node_scores,
+    questions,
+    queued_pods,
+    under_policy,
+)
 from berth_operator.scheduling.decisions import Bind, Count, Reason, Wait
 from berth_operator.scheduling.devices import allocator, requests
 from berth_operator.scheduling.devices.device_facts import PhysicalDevice
@@ -162,7 +169,7 @@ def test_a_card_without_memory_left_is_full_for_filters_and_for_the_search() -> 
     asked = builders.request(requests.Gpus(1, core=10), grouping=requests.Grouping(core_limit=150))
     inventory, question = one_card(builders.hold("a", shares=[0])), questions.of(asked, builders.demand())
 
-    _, feasible = search.score_nodes(inventory, inventory.all_rows, question, RULES)
+    _, feasible = node_scores.score_nodes(inventory, inventory.all_rows, question, RULES)
 
     assert not feasible.any()
     assert allocator.allocate(builders.view([builders.card()], {0: None}), asked) is None

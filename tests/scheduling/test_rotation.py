@@ -6,7 +6,7 @@ import pytest
 
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import cycle, decisions, rotation
-from berth_operator.scheduling.backlog import ANYTHING, Backlog
+from berth_operator.scheduling.backlog import Backlog
 from berth_operator.scheduling.decisions import ClusterEvent
 from berth_operator.scheduling.devices import search_effort
 from berth_operator.scheduling.nodes import facts
@@ -201,7 +201,7 @@ def test_claims_end_with_those_who_made_them() -> None:
 
 def test_claims_on_all_nodes_are_not_asked_for_each() -> None:
     """A kind that claims all nodes has nothing to add, however many more become better."""
-    backlog = backlogs.requeue(A, awaited=ANYTHING)
+    backlog = backlogs.requeue(A, awaited=decisions.ANY_RARE_EVENT)
 
     backlog.cluster_event((ClusterEvent.POLICY_CHANGED,))
     backlog.node_changed("n1", ClusterEvent.CAPACITY_FREED, lambda _: pytest.fail("asked for nothing"))
@@ -218,9 +218,9 @@ def left_to(backlog: Backlog, *done: str) -> frozenset[str]:
 
 def test_a_claim_stands_while_one_of_those_who_made_it_waits() -> None:
     """Others that were woken for an earlier change and go have no part in it."""
-    backlog = backlogs.requeue(A, B, C, awaited=ANYTHING)
+    backlog = backlogs.requeue(A, B, C, awaited=decisions.ANY_RARE_EVENT)
     backlog.node_changed("n1", ClusterEvent.CAPACITY_FREED, lambda _: True)
-    backlog.requeue("uid-a", now=0.0, awaited=ANYTHING)
+    backlog.requeue("uid-a", now=0.0, awaited=decisions.ANY_RARE_EVENT)
     backlog.node_changed("n2", ClusterEvent.CAPACITY_FREED, lambda _: True)
     backlog.push(builders.candidate("new", priority=-1))
 
@@ -232,7 +232,7 @@ def test_a_claim_stands_while_one_of_those_who_made_it_waits() -> None:
 def test_a_claim_stands_though_its_namespace_is_suspended() -> None:
     """As long as a pod of the kind was woken whose namespace is not."""
     slow, quick = (builders.candidate(name, namespace=name) for name in ("slow", "quick"))
-    backlog = backlogs.requeue(slow, quick, awaited=ANYTHING)
+    backlog = backlogs.requeue(slow, quick, awaited=decisions.ANY_RARE_EVENT)
     backlog.node_changed("n1", ClusterEvent.CAPACITY_FREED, lambda _: True)
     backlog.push(builders.candidate("new", priority=-1))
 
@@ -243,7 +243,7 @@ def test_a_claim_stands_though_its_namespace_is_suspended() -> None:
 
 def test_those_who_must_leave_all_nodes_take_little_time_of_a_round() -> None:
     """However long the line is, a round passes over some of them, and the next rounds over the others."""
-    backlog = backlogs.requeue(builders.candidate("first", priority=1), awaited=ANYTHING)
+    backlog = backlogs.requeue(builders.candidate("first", priority=1), awaited=decisions.ANY_RARE_EVENT)
     backlog.cluster_event([ClusterEvent.POLICY_CHANGED])
     ready(backlog)
     for at in range(3 * rotation.MOST_SKIPPED):

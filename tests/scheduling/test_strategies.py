@@ -10,7 +10,14 @@ import pytest
 from hypothesis import strategies as st
 
 from berth_crds.vocabulary import Strategy
-from berth_operator.scheduling import decisions, questions, queued_pods, search, strategies, workload
+from berth_operator.scheduling import (
+    decisions,
+    node_scores,
+    questions,
+    queued_pods,
+    strategies,
+    workload,
+)
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.holds import Hold
@@ -34,7 +41,7 @@ def ranking(
 ) -> score_inputs.Ranking:
     """Ask a strategy about these rows."""
     query = Query(inventory, np.array(list(rows), dtype=np.int64), questions.of(pod.request, pod.demand))
-    return strategies.STRATEGIES[strategy](search.score_input_of(query, Weights()))
+    return strategies.STRATEGIES[strategy](node_scores.score_input_of(query, Weights()))
 
 
 @random_clusters.PROPERTY

@@ -142,9 +142,8 @@ class Ledger:
     def _offer(self, node: str, change: ClusterEvent, before: node_offers.Left | None = None) -> None:
         """Wake the pods that may fit on a changed node; with `before` only its resources have changed."""
         if self.backlog:
-            self.backlog.node_changed(
-                node, change, node_offers.judge(self.inventory, node, before, policy=self.policy)
-            )
+            able = node_offers.judge(self.inventory, node, before, policy=self.policy)
+            self.backlog.node_changed(node, change, able)
         self.wake.set()
 
     # ------------------------------------------------------------ events of pods
@@ -284,17 +283,17 @@ class Ledger:
         """Charge what pods hold whose kubelet gave them other cards than promised, if that has changed."""
         for uid in uids:
             known = self.inventory.hold(uid)
-            if known is None or not self._has_readable_record(known):
-                continue
-            if (hold := self.given_otherwise.marked(known)) != known:
-                self._release(uid)
-                self._charge(hold)
-                self._node_changed(hold.node)
+            if known is not None and self._has_readable_record(known):
+                self._charge_instead(known, self.given_otherwise.marked(known))
 
     def _recharge(self, uid: str) -> None:
         """Charge what an unreadable or unadmitted pod holds now, if that has changed."""
         known = self.inventory.hold(uid)
-        if known is not None and (hold := self._current_hold(known)) != known:
+        if known is not None:
+            self._charge_instead(known, self._current_hold(known))
+
+    def _charge_instead(self, known: holds.Hold, hold: holds.Hold) -> None:
+        if hold != known:
             self._release(known.uid)
             self._charge(hold)
             self._node_changed(hold.node)
@@ -335,8 +334,7 @@ class Ledger:
 
     def node_gone(self, name: str) -> None:
         """Forget a node."""
-        before = info.node if (info := self.inventory.node(name)) is not None else None
-        self.inventory.drop_node(name)
+        before = self.inventory.drop_node(name)
         self._node_changed(name)
         self.pod_changes.node_changed(before, None)
         self._recharge_node(name)

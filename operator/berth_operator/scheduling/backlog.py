@@ -26,10 +26,6 @@ MOST_COMPARED: Final = 4096
 SEARCHED_AT_ONCE: Final = 64
 
 EventWait = tuple[int, decisions.AwaitedEvents]  # The kind of the pods, and what they wait for.
-VOLUMES: Final = decisions.ClusterEvent.VOLUME_CHANGED
-# Loads, pods and volumes change all the time, and help those pods alone that say so.
-FREQUENT: Final = {decisions.ClusterEvent.LOAD_CHANGED, decisions.ClusterEvent.PODS_CHANGED, VOLUMES}
-ANYTHING: Final[decisions.AwaitedEvents] = frozenset(decisions.ClusterEvent) - FREQUENT
 
 
 class Backlog:
@@ -58,8 +54,7 @@ class Backlog:
         self._raised = queues.Lines[queue_order.Group, queue_order.LocalOrder](self._stands)
         self._rotation = rotation.Rotation(self._stands, self._suspended)
         self._by_claim = PodsByClaim()
-        self._allowed = 0
-        self._tickets = 0
+        self._allowed = self._tickets = 0
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -74,8 +69,7 @@ class Backlog:
 
     def get(self, uid: str) -> Candidate | None:
         """Return a pod by its uid."""
-        entry = self._entries.get(uid)
-        return entry.candidate if entry else None
+        return entry.candidate if (entry := self._entries.get(uid)) else None
 
     def each(self) -> Iterable[Entry]:
         """Return all pods in the order in which they would be taken."""
@@ -111,8 +105,7 @@ class Backlog:
 
     def attempts(self, uid: str) -> int:
         """Return how often a pod was tried."""
-        entry = self._entries.get(uid)
-        return entry.attempts if entry else 0
+        return entry.attempts if (entry := self._entries.get(uid)) else 0
 
     # ------------------------------------------------------------ coming and going
 
@@ -251,7 +244,8 @@ class Backlog:
     def volumes_changed(self, claims: ChangedClaims) -> None:
         """Wake the pods that may be helped by a change of one of these claims; None stands for all."""
         found = ((uid, self._entries[uid]) for uid in self._by_claim.uids(claims))
-        self._wake({uid: entry for uid, entry in found if VOLUMES in (entry.awaited or ())}, None)
+        event = decisions.ClusterEvent.VOLUME_CHANGED
+        self._wake({uid: entry for uid, entry in found if event in (entry.awaited or ())}, None)
 
     def awaits(self, change: decisions.ClusterEvent) -> bool:
         """Whether a pod waits for such a change."""
@@ -283,9 +277,9 @@ class Backlog:
                 self._wait_for_anything(kind, awaited)
 
     def _wait_for_anything(self, kind: int, awaited: decisions.AwaitedEvents) -> None:
-        if not awaited >= ANYTHING:
+        if not awaited >= decisions.ANY_RARE_EVENT:
             for entry in self._unschedulable.pop((kind, awaited)).values():
-                self._wait_for_event(entry, ANYTHING | awaited)
+                self._wait_for_event(entry, decisions.ANY_RARE_EVENT | awaited)
 
     def _wake_all(self, change: decisions.ClusterEvent) -> None:
         """Wake all pods that wait for such an event: too many nodes have changed to compare each."""

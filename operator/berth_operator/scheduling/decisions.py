@@ -6,6 +6,7 @@ data: a reason from an enum and its subject. Sentences are made of it in `explai
 
 import dataclasses
 import enum
+from typing import Final
 
 
 class EvictionCause(enum.StrEnum):
@@ -119,6 +120,11 @@ class ClusterEvent(enum.StrEnum):
 
 
 AwaitedEvents = frozenset[ClusterEvent]
+# These happen all the time, and help those pods alone that say so.
+FREQUENT_EVENTS: Final = frozenset(
+    {ClusterEvent.LOAD_CHANGED, ClusterEvent.PODS_CHANGED, ClusterEvent.VOLUME_CHANGED}
+)
+ANY_RARE_EVENT: Final[AwaitedEvents] = frozenset(ClusterEvent) - FREQUENT_EVENTS
 
 
 NodeReason = tuple[Reason, str]  # Why a node refuses, with the name of the resource, the key of the taint ...

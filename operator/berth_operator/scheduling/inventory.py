@@ -23,6 +23,7 @@ from berth_operator.scheduling import (
     node_table,
     pod_index,
     port_usage,
+    resource_counts,
     uuid_ownership,
     uuid_records,
     withheld_cards,
@@ -169,7 +170,7 @@ class Inventory:
     def put_node(self, node: facts.Node) -> None:
         """Apply a node's new state."""
         info = self._info_of(node.name)
-        self._set_allocatable(info, node.allocatable)
+        resource_counts.set_allocatable(self.table, info, node.allocatable)
         self.table.has_node[info.row] = True
         if info.node is None or node_selection_reasons.place(info.node) != node_selection_reasons.place(node):
             self._node_selection.node_changed(info.row, node)
@@ -178,18 +179,19 @@ class Inventory:
         self._update_supply(info)
         self.table.touch(info.row)
 
-    def drop_node(self, name: str) -> None:
-        """Forget a node; its Device and holds stay as long as they exist."""
+    def drop_node(self, name: str) -> facts.Node | None:
+        """Forget a node, and return what it was; its Device and holds stay as long as they exist."""
         if (info := self.node(name)) is None:
-            return
-        honored, info.node = info.honors_partitions, None
+            return None
+        honored, node, info.node = info.honors_partitions, info.node, None
         device_counts.recount_partitions(self.table, info, honored=honored)
         self.table.has_node[info.row] = False
-        self._set_allocatable(info, ())
+        resource_counts.set_allocatable(self.table, info, ())
         self.table.touch(info.row)
         self._node_selection.node_changed(info.row, None)
         self._update_supply(info)
         self._vacate_if_idle(info)
+        return node
 
     def put_device(
         self, device: device_facts.Device, record: uuid_records.Record = uuid_records.NOTHING
@@ -326,13 +328,7 @@ class Inventory:
         return changed
 
     def _use(self, info: node_info.NodeInfo, hold: Hold, sign: int) -> None:
-        amounts = info.amounts
-        for name, amount in hold.amounts:
-            used = amounts[name] = amounts.get(name, 0) + sign * amount
-            if not used:
-                del amounts[name]
-            if name in info.given:
-                self._write_left(info, name, used)
+        resource_counts.take(self.table, info, hold, sign)
         if hold.host_ports:
             self.ports.change(info.row, hold.host_ports, sign)
         if hold.claims:
@@ -345,25 +341,6 @@ class Inventory:
             self._update_cards_of({info.name} | self.uuid_ownership.take_decided())
             self._affected |= affected
         device_counts.refresh(self.table, info, hold)
-
-    def _set_allocatable(self, info: node_info.NodeInfo, allocatable: facts.Amounts) -> None:
-        """Record all that a node can give."""
-        table = self.table
-        table.allocatable[info.row] = table.left[info.row] = node_table.ABSENT
-        table.use_resources(info.row, (name for name, _ in allocatable))
-        info.given = {name: amount for name, amount in allocatable if name in table.resources.of}
-        for name, amount in info.given.items():
-            column = table.resources.of[name]
-            table.allocatable[info.row, column] = table.left[info.row, column] = amount
-        for name, used in info.amounts.items():
-            # Of what the node does not have nothing is left, whatever pods on it ask for.
-            if name in info.given:
-                self._write_left(info, name, used)
-
-    def _write_left(self, info: node_info.NodeInfo, name: str, used: int) -> None:
-        table = self.table
-        # Exact sums may exceed 64 bits.
-        table.left[info.row, table.resources.of[name]] = info.given[name] - min(used, facts.LARGEST)
 
     # ------------------------------------------------------------ rows
 

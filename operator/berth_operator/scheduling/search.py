@@ -18,16 +18,15 @@ from typing import Final
 
 import numpy as np
 
-from berth_crds.vocabulary import Strategy
 from berth_operator.scheduling import (
     decisions,
     demand_model,
     gpu_units,
     node_info,
+    node_scores,
     node_table,
     questions,
     search_memory,
-    strategies,
 )
 from berth_operator.scheduling.constraints import registry
 from berth_operator.scheduling.constraints.query import Query
@@ -42,10 +41,10 @@ from berth_operator.scheduling.devices import (
 from berth_operator.scheduling.devices.search_effort import Effort
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
-from berth_operator.scheduling.policy import Policy, Weights
+from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.preferences import choice
 from berth_operator.scheduling.preferences import registry as preferences
-from berth_operator.scheduling.strategies import points, score_inputs
+from berth_operator.scheduling.strategies import points
 
 # Most pods need no device search. For the others its steps are limited (`Effort`; 50 us a step).
 STEPS_PER_NODE: Final = 400
@@ -217,7 +216,7 @@ class Search:
     def _view(self, info: node_info.NodeInfo, cached: search_memory.CachedScores) -> device_view.View:
         """Return the devices of a node, and how loaded they are where that counts."""
         view = info.view()
-        if cached.load_version is None or not _weighs_load(cached.question, cached.policy):
+        if cached.load_version is None or not node_scores.weighs_load(cached.question, cached.policy):
             return view
         burdens = points.burdens(self.inventory.table, info.row, view.device.cards, cached.policy.weights)
         return view._replace(burdens=burdens)
@@ -313,7 +312,7 @@ class Search:
         if preferred:
             cached.preferences, cached.passes = preferred, np.zeros(size, dtype=np.bool_)
             cached.raw = {name: np.zeros(size) for name in preferences.of_each_node(preferred)}
-        if questions.needs_free_memory(question) or _weighs_load(question, policy):
+        if questions.needs_free_memory(question) or node_scores.weighs_load(question, policy):
             cached.load_version = 0
         if size:
             self._score_rows(cached, slice(0, size))
@@ -322,7 +321,7 @@ class Search:
     def _score_rows(self, cached: search_memory.CachedScores, rows: node_table.Rows) -> None:
         inventory = self.inventory
         positions = inventory.name_positions()[rows]
-        ranking, feasible = score_nodes(inventory, rows, cached.question, cached.policy)
+        ranking, feasible = node_scores.score_nodes(inventory, rows, cached.question, cached.policy)
         cached.score[positions] = np.where(feasible, ranking.score, search_memory.IMPOSSIBLE)
         if cached.passes is not None:
             cached.passes[positions] = feasible
@@ -350,17 +349,6 @@ def _rows(changed: set[int]) -> node_table.Rows:
     return np.array(sorted(changed), dtype=np.int64)
 
 
-def _weighs_load(question: questions.Question, policy: Policy) -> bool:
-    """Whether the order of nodes and cards depends on the measured load."""
-    weighs = bool(policy.weights.load) and _strategy(question, policy) is Strategy.WEIGHTED
-    return weighs and question.need.cards > 0
-
-
-def _strategy(question: questions.Question, policy: Policy) -> Strategy:
-    """Return the strategy for a pod: its own choice comes first."""
-    return question.grouping.strategy or policy.strategy
-
-
 def _left_for_next_round(question: questions.Question, effort: Effort, failed_searches: int) -> bool:
     """Whether the pod's effort ended during the last search, so that it proves nothing about its node.
 
@@ -381,30 +369,3 @@ def _allocate(
         return allocator.allocate_or_explain(view, request, first_slot=first_slot)
     with effort.part(STEPS_PER_NODE) as part:
         return allocator.allocate_or_explain(view, request, effort=part)
-
-
-def score_nodes(
-    inventory: Inventory, rows: node_table.Rows, question: questions.Question, policy: Policy
-) -> tuple[score_inputs.Ranking, node_table.Mask]:
-    """Return the scores of these nodes, and which of them pass the filters of the node itself."""
-    query = Query(inventory, rows, question)
-    feasible = registry.feasible_by_themselves(query)
-    return strategies.STRATEGIES[_strategy(question, policy)](score_input_of(query, policy.weights)), feasible
-
-
-def score_input_of(query: Query, weights: Weights) -> score_inputs.ScoreInput:
-    """Return the numbers that a strategy sees."""
-    inventory, question = query.inventory, query.question
-    amounts = dict(question.demand.amounts)
-    return score_inputs.ScoreInput(
-        table=inventory.table,
-        rows=query.rows,
-        need=question.need,
-        matching=query.matching,
-        cards_with_room=query.cards_with_room,
-        cpu=amounts.get(facts.CPU, 0),
-        node_memory=amounts.get(facts.MEMORY, 0),
-        model=inventory.demand_model(),
-        scale=score_inputs.Scale(*inventory.most_cards_and_memory_of_a_node()),
-        weights=weights,
-    )

@@ -47,11 +47,7 @@ REASONS: dict[Reason, tuple[str, str, str]] = {
         "2 do not match the node selector or affinity",
     ),
     **volume_phrases.REASONS,
-    Reason.HOST_PORT_TAKEN: (
-        "80/TCP",
-        "1 has host port 80/TCP in use",
-        "2 have host port 80/TCP in use",
-    ),
+    Reason.HOST_PORT_TAKEN: ("80/TCP", "1 has host port 80/TCP in use", "2 have host port 80/TCP in use"),
     **words_about_pods.REASONS,
     Reason.INSUFFICIENT_RESOURCE: ("cpu", "1 has insufficient cpu", "2 have insufficient cpu"),
     Reason.NOT_PUBLISHED: (
