@@ -20,10 +20,8 @@ from berth_operator.scheduling.pods_by_claim import ChangedClaims, PodsByClaim
 from berth_operator.scheduling.queued_pods import Candidate, Entry, Standing, Turn
 
 FOLLOWING_AT_ONCE: Final = 256  # Of all kinds, when a namespace is suspended or resumed.
-# So many kinds are compared with changed nodes between two rounds; beyond that all pods are activated.
-MOST_COMPARED: Final = 4096
-# Of the pods of a round so many may need a search on single nodes: they must not crowd out the others.
-SEARCHED_AT_ONCE: Final = 64
+MOST_COMPARED: Final = 4096  # Kinds with changed nodes between two rounds; beyond that all are activated.
+SEARCHED_AT_ONCE: Final = 64  # Pods of a round that need a search on single nodes, so that others come too.
 
 EventWait = tuple[int, decisions.AwaitedEvents]  # The kind of the pods, and what they wait for.
 
@@ -120,7 +118,8 @@ class Backlog:
 
     def _entered(self, candidate: Candidate, attempts: int = 0) -> Entry:
         self._entries[candidate.uid] = entry = Entry(candidate, candidate.order(self._allowed), attempts)
-        self._by_claim.add(candidate.uid, candidate.demand.claims)
+        if candidate.demand.claims:
+            self._by_claim.add(candidate.uid, candidate.demand.claims)
         return entry
 
     def allow(self, most: int) -> None:
@@ -139,7 +138,8 @@ class Backlog:
         if (entry := self._entries.pop(uid, None)) is None:
             return None
         self._leave(entry)
-        self._by_claim.remove(uid, entry.candidate.demand.claims)
+        if entry.candidate.demand.claims:
+            self._by_claim.remove(uid, entry.candidate.demand.claims)
         return entry.candidate
 
     def place(self, uid: str) -> Candidate | None:

@@ -69,11 +69,18 @@ WORDS: Final[Mapping[Reason, Words]] = {
 BRIEF: Final[Mapping[Reason, str]] = {
     reason: words for one in CONSTRAINTS for reason, words in one.brief.items()
 }
+# Few pods have claims, so these are asked about together.
+_OF_CLAIMS: Final = (
+    claims.feasible,
+    volume_topology.feasible,
+    volume_provisioning.feasible,
+    volume_limits.feasible,
+)
+_APART: Final = {resources.feasible, partition_policy.feasible, *_OF_CLAIMS}
 _FEASIBLE: Final = tuple(
     (one.applies_to, one.feasible)
     for one in CONSTRAINTS
-    if one.feasible not in {None, resources.feasible, partition_policy.feasible}
-    and one.depends_on is not DependsOn.OTHER_PODS
+    if one.feasible not in {None, *_APART} and one.depends_on is not DependsOn.OTHER_PODS
 )
 _FOR_OTHER_PODS: Final = tuple(
     (one.applies_to, one.feasible)
@@ -129,6 +136,9 @@ def feasible_by_themselves(query: Query) -> node_table.Mask:
         mask &= of_unit
     for applies, passing in _FEASIBLE:
         if applies(question):
+            mask &= passing(query)
+    if question.demand.claims:
+        for passing in _OF_CLAIMS:
             mask &= passing(query)
     if query.table.honoring and partition_policy.asked(question):  # On most clusters no node honours them.
         mask &= partition_policy.feasible(query)

@@ -10,10 +10,13 @@ import collections
 import copy
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
 
 from berth_operator.scheduling.nodes import facts as nodes
 from berth_operator.scheduling.pods_by_claim import ChangedClaims
 from berth_operator.scheduling.volumes import attached, facts, matching
+
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -41,7 +44,9 @@ class Volumes:
         self.passed_over: dict[facts.ClaimKey, frozenset[str]] = {}  # Nodes whose volumes could not be made.
         self.attached = attached.AttachedVolumes()
         self._counted: dict[facts.ClaimKey, attached.Identity] = {}  # As what a claim in use is counted.
-        self._by_class: dict[str, dict[str, None]] = {}  # The names of volumes.
+        # The names of volumes: those that are available by class, and those that are meant for a claim.
+        self._available: dict[str, dict[str, None]] = {}
+        self._meant: dict[facts.ClaimKey, dict[str, None]] = {}
         self._users: dict[facts.ClaimKey, collections.Counter[str]] = {}  # How many pods on which nodes.
         self._assumed: dict[facts.ClaimKey, dict[str, Assumed]] = {}  # By claim, then by the uid of the pod.
         self._reserved: dict[str, str] = {}  # The uid of the pod for which a volume is reserved, by volume.
@@ -79,14 +84,17 @@ class Volumes:
         if before == volume:
             return
         if before is not None:
-            self._leave_class(before)
-        self._by_class.setdefault(volume.storage_class, {})[volume.name] = None
+            self._unlist(before)
+        if volume.claim is not None:
+            self._meant.setdefault(volume.claim, {})[volume.name] = None
+        elif volume.phase == facts.AVAILABLE:
+            self._available.setdefault(volume.storage_class, {})[volume.name] = None
         self._volume_changed(volume)
 
     def drop_volume(self, name: str) -> None:
         """Forget a PersistentVolume."""
         if (volume := self.volumes.pop(name, None)) is not None:
-            self._leave_class(volume)
+            self._unlist(volume)
             self._volume_changed(volume)
 
     def _volume_changed(self, volume: facts.Volume) -> None:
@@ -96,11 +104,11 @@ class Volumes:
             self._recount(volume.claim)
             self._changed({volume.claim})
 
-    def _leave_class(self, volume: facts.Volume) -> None:
-        of_class = self._by_class[volume.storage_class]
-        del of_class[volume.name]
-        if not of_class:
-            del self._by_class[volume.storage_class]
+    def _unlist(self, volume: facts.Volume) -> None:
+        if volume.claim is not None:
+            _drop(self._meant, volume.claim, volume.name)
+        else:
+            _drop(self._available, volume.storage_class, volume.name)
 
     def put_class(self, storage_class: facts.StorageClass) -> None:
         """Record a new or changed StorageClass."""
@@ -277,6 +285,19 @@ class Volumes:
         """Whether a volume is reserved for a claim, for whichever pod."""
         return any(one.volume for one in self._assumed.get(claim, {}).values())
 
-    def of_class(self, name: str) -> Iterable[facts.Volume]:
-        """Return the volumes of a class that are reserved for no pod."""
-        return (self.volumes[one] for one in self._by_class.get(name, ()) if one not in self._reserved)
+    def available(self, storage_class: str) -> Iterable[facts.Volume]:
+        """Return the volumes of a class that are meant for no claim and reserved for no pod."""
+        names = self._available.get(storage_class, ())
+        return (self.volumes[one] for one in names if one not in self._reserved)
+
+    def meant_for(self, claim: facts.ClaimKey) -> Iterable[facts.Volume]:
+        """Return the volumes that name a claim, and are reserved for no pod."""
+        return (self.volumes[one] for one in self._meant.get(claim, ()) if one not in self._reserved)
+
+
+def _drop(names: dict[T, dict[str, None]], key: T, name: str) -> None:
+    """Remove a name from those of a key, if it is there."""
+    if (found := names.get(key)) is not None:
+        found.pop(name, None)
+        if not found:
+            del names[key]

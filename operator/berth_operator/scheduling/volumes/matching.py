@@ -12,15 +12,18 @@ from berth_operator.scheduling.nodes import facts as nodes
 from berth_operator.scheduling.volumes import facts
 
 
-class VolumesByClass(Protocol):
-    """Where volumes are looked up."""
+class KnownVolumes(Protocol):
+    """Where volumes are looked up that are reserved for no pod."""
 
-    def of_class(self, name: str) -> Iterable[facts.Volume]:
-        """Return the volumes of a class that are reserved for no pod."""
+    def available(self, storage_class: str) -> Iterable[facts.Volume]:
+        """Return the volumes of a class that are meant for no claim."""
+
+    def meant_for(self, claim: facts.ClaimKey) -> Iterable[facts.Volume]:
+        """Return the volumes that name a claim."""
 
 
 def choose(
-    known: VolumesByClass, claims: Iterable[facts.Claim], node: nodes.Node
+    known: KnownVolumes, claims: Iterable[facts.Claim], node: nodes.Node
 ) -> dict[facts.ClaimKey, facts.Volume]:
     """Return the volume of each of these claims that gets one that exists, reachable from a node."""
     chosen: dict[facts.ClaimKey, facts.Volume] = {}
@@ -37,15 +40,15 @@ def _preference(volume: facts.Volume, claim: facts.Claim) -> tuple[bool, int, st
 
 
 def candidates(
-    known: VolumesByClass, claim: facts.Claim, taken: Collection[str] = ()
+    known: KnownVolumes, claim: facts.Claim, taken: Collection[str] = ()
 ) -> Iterator[facts.Volume]:
     """Yield the volumes that would do for a claim without a volume, from wherever they can be reached.
 
     One that is meant for the claim leaves it no other choice.
     """
-    of_class = [one for one in known.of_class(claim.storage_class) if one.name not in taken]
-    meant = [one for one in of_class if is_meant_for(one, claim) and _may_serve(one, claim)]
-    yield from meant or (one for one in of_class if _is_free(one) and _serves(one, claim))
+    meant = [one for one in known.meant_for(claim.key) if _is_to_serve(one, claim)]
+    found = meant or (one for one in known.available(claim.storage_class) if _serves(one, claim))
+    yield from (one for one in found if one.name not in taken)
 
 
 def is_meant_for(volume: facts.Volume, claim: facts.Claim) -> bool:
@@ -53,8 +56,10 @@ def is_meant_for(volume: facts.Volume, claim: facts.Claim) -> bool:
     return volume.claim == claim.key and volume.claim_uid in {"", claim.uid}
 
 
-def _is_free(volume: facts.Volume) -> bool:
-    return volume.claim is None and volume.phase == facts.AVAILABLE
+def _is_to_serve(volume: facts.Volume, claim: facts.Claim) -> bool:
+    """Whether a volume that names a claim can be had for it."""
+    same_class = volume.storage_class == claim.storage_class
+    return is_meant_for(volume, claim) and same_class and _may_serve(volume, claim)
 
 
 def _may_serve(volume: facts.Volume, claim: facts.Claim) -> bool:
