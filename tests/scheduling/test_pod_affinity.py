@@ -266,6 +266,19 @@ def test_who_repels_a_pod_is_named() -> None:
     assert [explain.would_fit(one) for one in found.advice] == ["would fit if ml/loud on n1 terminated"]
 
 
+def test_who_is_not_in_the_way_is_not_named() -> None:
+    """Of two pods with the labels only one is in a namespace that the term means."""
+    blue = far(term(namespaceSelector=selecting(team="blue")))
+    both = both_of((node("n1", "a"), web("red", "n1", namespace="red"), web("blue", "n1", namespace="blue")))
+    last = both_of((node("n1", "a"), web("blue", "n1", namespace="blue"), web("red", "n1", namespace="red")))
+
+    for known in (both, last):
+        first = explain.explain(Search(known.inventory), candidate(pod(affinity=blue)), policy=RULES).advice[
+            0
+        ]
+        assert explain.would_fit(first) == "would fit if blue/blue on n1 terminated"
+
+
 def test_affinity_that_no_pod_meets() -> None:
     """It could be dropped; no end of a pod would help."""
     waiting = candidate(pod(affinity=near(term())))
