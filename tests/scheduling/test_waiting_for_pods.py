@@ -157,3 +157,16 @@ def test_a_pod_that_its_kubelet_may_refuse_counts() -> None:
         ledger.node_seen(read_node(node(f"n{number}", f"zone-{number}")))
 
     assert ledgers.assume(ledger).placement.node == "n1"
+
+
+def test_pods_that_differ_in_other_pods_alone_share_their_scores() -> None:
+    """What they require of others is asked anew each time, so a new application costs no new scores."""
+    both = Both(*TWO_ZONES)
+    search = Search(both.inventory)
+
+    for app in ("web", "db", ""):
+        apart = far(term(selector=selecting(app=app))) if app else {}
+        waiting = candidate(pod(labels={"app": app}, affinity=apart))
+        assert search.place(waiting.request, waiting.demand, policy=RULES) is not None
+
+    assert len(search._cached) == 1
