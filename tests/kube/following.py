@@ -86,6 +86,7 @@ class Cluster:
             resources.NODES.path(): [node],
             resources.DEVICES.path(): self.devices,
             resources.LEASES.path(namespace=names.NODES_NAMESPACE): [manifests.lease(NODE, "now")],
+            resources.NAMESPACES.path(): [],
             resources.POLICIES.path(): [],
             resources.GPU_PODS.path(): self.gpupods,
             resources.PODS.path(): self.pods,

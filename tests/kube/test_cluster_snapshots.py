@@ -20,6 +20,7 @@ from support import builders, ledgers, manifests, storage, stub
 
 LISTS = {
     "Node": "/api/v1/nodes",
+    "Namespace": "/api/v1/namespaces",
     "Device": "/apis/berth.dev/v1alpha1/devices",
     "PlacementPolicy": "/apis/berth.dev/v1alpha1/placementpolicies",
     "PriorityClass": "/apis/scheduling.k8s.io/v1/priorityclasses",

@@ -28,6 +28,7 @@ from support import builders, ledgers
 WEB: Final = {"app": "web"}
 TWO_ZONES: Final = (node("n1", "a"), node("n2", "a"), node("n3", "b"))
 ALL: Final = {"n1", "n2", "n3"}
+FULL: Final[Body] = {"status": {"allocatable": {}}}
 
 
 def web(name: str, at: str, **fields: Any) -> Body:
@@ -152,6 +153,19 @@ def test_each_rule(there: tuple[Body, ...], asks: Body, expected: set[str]) -> N
     assert plain_pod_rules.feasible(both.plain, asks) == both.feasible(asks)
 
 
+def test_counts_are_kept_up_to_date() -> None:
+    """A pod that is being deleted, and a node that is tainted, count no more after they did."""
+    both = Both(*TWO_ZONES, web("w", "n1"))
+    plain, honouring = asking(spread()), asking(spread(nodeTaintsPolicy="Honor"))
+    assert (both.feasible(plain), both.feasible(honouring)) == ({"n3"}, {"n3"})
+
+    both.put_node(node("n3", "b", taints=["x"]))
+    assert (both.feasible(plain), both.feasible(honouring)) == ({"n3"}, ALL)
+
+    both.put_pod(web("w", "n1", leaving=True))
+    assert both.feasible(plain) == ALL
+
+
 # ---------------------------------------------------------------- placing, words, and what would help
 
 
@@ -205,9 +219,9 @@ def test_what_would_help() -> None:
 
 
 def waiting_ledger() -> tuple[Ledger, Wait]:
-    """Return a ledger in which a pod waits because zone `a` is ahead and zone `b` takes none."""
+    """Return a ledger in which a pod waits because zone `a` is ahead and zone `b` has no room."""
     ledger = ledgers.with_nodes(0)
-    for body in (node("n1", "a"), node("n2", "b", taints=["x"])):
+    for body in (node("n1", "a"), node("n2", "b") | FULL):
         ledger.node_seen(read_node(body))
     ledger.pod_bound(hold(web("w", "n1")))
     ledger.pod_waiting(candidate(asking(spread())), gated=False)
@@ -251,7 +265,7 @@ def test_the_label_of_a_node_wakes_it() -> None:
     """A node that joins another zone makes other domains."""
     ledger, _ = waiting_ledger()
 
-    ledger.node_seen(read_node(node("n2", "a", taints=["x"])))
+    ledger.node_seen(read_node(node("n2", "a") | FULL))
 
     assert ledgers.assume(ledger).placement.node == "n1"
 

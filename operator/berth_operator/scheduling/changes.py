@@ -165,6 +165,13 @@ class EndPods(Change):
         return f"{wording.listed(titles)} on {wording.clipped(self.node)} terminated"
 
 
+def to_end(node: str, holds: Sequence[Hold]) -> Iterator[ProposedChange]:
+    """Propose to end pods of a node, the first alone, then one more each; nothing without pods."""
+    if holds:
+        counts = range(1, len(holds) + 1)
+        yield ProposedChange([EndPods(node=node, holds=tuple(holds[:count])) for count in counts])
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class FreeDevices(Change):
     """All pods of a node free these devices; `holds` are those that have them now. No pod ends."""

@@ -12,7 +12,7 @@ whether these ask for anything or not.
 import collections
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -24,9 +24,11 @@ MOST_COUNTERS: Final = 1024  # Selectors whose counts are remembered, and how mu
 MOST_COUNTERS_BYTES: Final = 64 << 20
 BYTES_A_ROW: Final = 8
 MOST_REMEMBERED: Final = 4096  # Namespaces with labels whose counts, or repelling terms, are remembered.
+MOST_LABELS: Final = 64  # Of a pod for which that is remembered.
 # Every namespace has it, by the API server; the other labels are known once the Namespace has been read.
 NAME_LABEL: Final = "kubernetes.io/metadata.name"
 
+T = TypeVar("T")
 LabelTest = Callable[[Mapping[str, str]], bool]
 Identity = tuple[str, facts.Labels]  # The namespace and the labels of a pod.
 
@@ -281,9 +283,7 @@ class PodIndex:
                 for key, one in self._counters.items()
                 if one.selects(hold.labels) and self._about(key, hold.namespace)
             )
-            if len(self._counters_of) >= MOST_REMEMBERED:
-                self._counters_of.clear()
-            self._counters_of[identity] = found
+            _remember(self._counters_of, identity, found)
         return found
 
     def are_known(self, selectors: Iterable[facts.PodSelector]) -> bool:
@@ -311,14 +311,20 @@ class PodIndex:
         if (found := self._repelling.get(identity)) is None:
             perhaps = (*self._terms_about.get(namespace, ()), *self._terms_about.get("", ()))
             found = frozenset(term for term in perhaps if self.selects(term.selector, namespace, labels))
-            if len(self._repelling) >= MOST_REMEMBERED:
-                self._repelling.clear()
-            self._repelling[identity] = found
+            _remember(self._repelling, identity, found)
         return found
 
     def rows_with(self, term: facts.PodTerm) -> list[int]:
         """Return the rows on which pods have a term of required anti-affinity."""
         return list(self._terms.get(term, ()))
+
+
+def _remember(known: dict[Identity, T], identity: Identity, found: T) -> None:
+    """Remember an answer for pods with these labels, if these are not very many."""
+    if len(known) >= MOST_REMEMBERED:
+        known.clear()
+    if len(identity[1]) <= MOST_LABELS:
+        known[identity] = found
 
 
 def _by_namespace_labels(selector: facts.PodSelector) -> bool:

@@ -239,7 +239,7 @@ class Search:
         """Return why nodes that passed the filters refused when they were searched, by row."""
         found: dict[int, NodeReason] = {}
         for one in self._all_questions(question):
-            cached = self._cached.get(one)
+            cached = self._cached.get(_by_itself(one))
             if cached is not None and cached.made_under(policy, self.inventory.demand_model()):
                 found |= cached.reasons
         return found
@@ -254,6 +254,7 @@ class Search:
 
     def _scores(self, question: questions.Question, policy: Policy) -> search_memory.CachedScores:
         inventory, model = self.inventory, self.inventory.demand_model()
+        question = _by_itself(question)
         preferred = preferences.remembered(inventory, question, policy.preferences)
         cached = self._cached.get(question)
         changed = None
@@ -339,6 +340,13 @@ class Search:
         cached.volume_version = inventory.volumes.version
         if cached.load_version is not None:
             cached.load_version = inventory.table.load_log.version
+
+
+def _by_itself(question: questions.Question) -> questions.Question:
+    """Return the question without what is asked of pods elsewhere, of which nothing is remembered."""
+    if question.demand.other_pods is None:
+        return question
+    return dataclasses.replace(question, demand=dataclasses.replace(question.demand, other_pods=None))
 
 
 def _rows(changed: set[int]) -> node_table.Rows:

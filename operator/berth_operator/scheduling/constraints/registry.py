@@ -80,7 +80,7 @@ _APART: Final = {resources.feasible, partition_policy.feasible, *_OF_CLAIMS}
 _FEASIBLE: Final = tuple(
     (one.applies_to, one.feasible)
     for one in CONSTRAINTS
-    if one.feasible not in {None, *_APART} and one.depends_on is not DependsOn.OTHER_PODS
+    if one.feasible and one.feasible not in _APART and one.depends_on is not DependsOn.OTHER_PODS
 )
 _FOR_OTHER_PODS: Final = tuple(
     (one.applies_to, one.feasible)

@@ -189,12 +189,7 @@ def remedies(scenario: changes.Scenario, _: object) -> Iterator[changes.Proposed
             for hold in scenario.holds
             if hold.namespace in constraint.selector.namespaces and counts(dict(hold.labels))
         )
-        ended = [
-            changes.EndPods(node=scenario.node.name, holds=among[:count])
-            for count in range(1, len(among) + 1)
-        ]
-        if ended:
-            yield changes.ProposedChange(ended)
+        yield from changes.to_end(scenario.node.name, among)
 
 
 UNMATCHED: Final = "didn't match pod topology spread constraints"

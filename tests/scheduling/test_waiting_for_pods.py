@@ -1,0 +1,172 @@
+"""What wakes a pod that waits for other pods, and what counts that is not known or not certain."""
+
+from typing import Final
+
+import pytest
+
+from berth_operator.engine.ledger import Ledger
+from berth_operator.scheduling import explain
+from berth_operator.scheduling.decisions import ClusterEvent, Wait
+from berth_operator.scheduling.search import Search
+from berth_operator.translate import other_pods
+from scheduling.placements import RULES
+from scheduling.pod_clusters import (
+    HOST,
+    ZONE,
+    Body,
+    Both,
+    candidate,
+    far,
+    hold,
+    near,
+    node,
+    pod,
+    read,
+    read_node,
+    selecting,
+    term,
+)
+from support import ledgers
+
+WEB: Final = {"app": "web"}
+TWO_ZONES: Final = (node("n1", "a"), node("n2", "a"), node("n3", "b"), node("n4"))
+ALL: Final = {"n1", "n2", "n3", "n4"}
+
+
+def web(name: str, at: str, **fields: object) -> Body:
+    """Write a pod of the application on a node."""
+    return pod(name, at, **{"labels": WEB, **fields})  # type: ignore[arg-type]
+
+
+def test_the_pod_that_it_wants_to_be_near_lets_it_in() -> None:
+    """It waits until that pod is bound, and goes where it is."""
+    ledger = ledgers.with_nodes(2)
+    waits(ledger, pod(affinity=near(term(HOST))), hosts=2)
+
+    ledger.pod_bound(hold(web("w", "n2")))
+
+    assert ledgers.assume(ledger).placement.node == "n2"
+
+
+def test_the_end_of_the_pod_that_repels_lets_it_in() -> None:
+    """Though the waiting pod itself says nothing of others, and asks for nothing that the other had."""
+    ledger = ledgers.with_nodes(1)
+    ledger.pod_bound(hold(pod("w", "n1", affinity=far(term(HOST)))))
+    waits(ledger, pod(labels=WEB), hosts=1)
+
+    ledger.pod_over("uid-w")
+
+    assert ledgers.assume(ledger).placement.node == "n1"
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["gets the label", "gets another"])
+def test_the_label_of_a_namespace_wakes_it(named: bool) -> None:  # noqa: FBT001  the value is the case
+    """Its term means the pods of namespaces with a label, and one of these gets it."""
+    ledger = ledgers.with_nodes(1)
+    ledger.pod_bound(hold(web("w", "n1", namespace="blue")))
+    waits(ledger, pod(affinity=near(term(HOST, namespaceSelector=selecting(team="blue")))), hosts=1)
+
+    ledger.pod_changes.namespace_seen("blue", {"team": "blue" if named else "red"})
+
+    (found,) = ledgers.decide(ledger)
+    assert isinstance(found, Wait) is not named
+
+
+def test_another_label_of_a_pod_that_waits_counts_at_once() -> None:
+    """What repels it depends on its labels, which anybody may change while it waits."""
+    ledger = ledgers.with_nodes(1)
+    ledger.pod_bound(hold(pod("w", "n1", affinity=far(term(HOST)))))
+    waits(ledger, pod(labels=WEB), hosts=1)
+
+    ledger.pod_waiting(candidate(pod(labels={"app": "db"})), gated=False)
+
+    assert ledgers.assume(ledger).placement.node == "n1"
+
+
+def test_a_placed_pod_repels_the_next_before_it_is_bound() -> None:
+    """Its anti-affinity counts from the decision on."""
+    ledger = ledgers.with_nodes(2)
+    for number in (1, 2):
+        name_hosts(ledger, number)
+    for name in ("a", "b", "c"):
+        ledger.pod_waiting(candidate(pod(name, labels=WEB, affinity=far(term(HOST)))), gated=False)
+
+    first, second, third = ledgers.decide(ledger)
+
+    assert {first.placement.node, second.placement.node} == {"n1", "n2"}  # type: ignore[union-attr]
+    assert isinstance(third, Wait)
+
+
+def name_hosts(ledger: Ledger, number: int) -> None:
+    """Give a node of a ledger the label that kubelets give."""
+    ledger.node_seen(read_node(node(f"n{number}")))
+
+
+def waits(ledger: Ledger, body: Body, *, hosts: int) -> None:
+    """Let a pod wait in a ledger, whose nodes have the labels of hosts."""
+    for number in range(1, hosts + 1):
+        name_hosts(ledger, number)
+    ledger.pod_waiting(candidate(body), gated=False)
+    (wait,) = ledgers.decide(ledger)
+    assert isinstance(wait, Wait), wait
+    assert ClusterEvent.PODS_CHANGED in (wait.awaited or ())
+    ledger.backlog.requeue("uid-p", now=1000.0, awaited=wait.awaited)
+    assert not list(ledger.backlog.ready(1000.0))
+
+
+# ---------------------------------------------------------------- what is not known
+
+
+def test_labels_that_are_not_known_let_nothing_in() -> None:
+    """A pod for whose labels there was no room may be any: who asks about its namespace waits."""
+    both = Both(*TWO_ZONES)
+    unknown = hold(pod("w", "n1"))
+    both.inventory.charge(
+        type(unknown)(unknown.uid, unknown.title, unknown.node, unknown.amounts, labels_known=False)
+    )
+    waiting = candidate(pod(affinity=far(term())))
+
+    found = explain.explain(Search(both.inventory), waiting, policy=RULES)
+
+    assert explain.brief(found.counts, waiting) == (
+        "0/4 nodes are available: 4 cannot be evaluated: "
+        "there was no room for all labels of the pods that the terms may be about"
+    )
+    assert both.feasible(pod(namespace="other", affinity=far(term()))) == ALL
+
+
+def test_a_pod_that_says_too_much_keeps_others_off_its_node() -> None:
+    """Its terms are not read, and what is not known is not assumed to let anything in."""
+    many = far(*(term(selector=selecting(app=f"a{number}")) for number in range(100)))
+    both = Both(*TWO_ZONES, pod("w", "n1", affinity=many))
+
+    assert hold(pod("w", "n1", affinity=many)).anti_affinity == (other_pods.UNREAD,)
+    assert both.feasible(pod()) == ALL - {"n1"}
+
+
+def test_a_pod_that_its_kubelet_may_refuse_counts() -> None:
+    """As for kube-scheduler, to which a pod with a node is there, whether the kubelet admits it or not."""
+    ledger = ledgers.with_nodes(2)
+    too_large = [{"name": "main", "resources": {"requests": {"cpu": "100"}}}]
+    body = web("w", "n1", containers=too_large, schedulerName="other") | {"status": {"phase": "Pending"}}
+    ledgers.pod_seen(ledger, read(body))
+    assert ledger.unadmitted_pods.is_excluded("uid-w")
+
+    waits(ledger, pod(affinity=near(term(ZONE))), hosts=2)
+    for number in (1, 2):
+        ledger.node_seen(read_node(node(f"n{number}", f"zone-{number}")))
+
+    assert ledgers.assume(ledger).placement.node == "n1"
+
+
+def test_pods_that_differ_in_other_pods_alone_share_their_scores() -> None:
+    """What they require of others is asked anew each time, so a new application costs no new scores."""
+    both = Both(*TWO_ZONES)
+    search = Search(both.inventory)
+
+    for app in ("web", "db", ""):
+        apart = far(term(selector=selecting(app=app))) if app else {}
+        waiting = candidate(pod(labels={"app": app}, affinity=apart))
+        assert search.place(waiting.request, waiting.demand, policy=RULES) is not None
+
+    assert len(search._cached) == 1
