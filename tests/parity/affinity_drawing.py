@@ -8,7 +8,8 @@ from parity.scenes import NAMESPACES
 
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
-DOMAINS: Final = (node_drawing.HOST, "topology.kubernetes.io/zone", "rack", "absent")
+ZONE: Final = "topology.kubernetes.io/zone"
+DOMAINS: Final = (node_drawing.HOST, node_drawing.HOST, ZONE, ZONE, "rack", "rack", "absent")
 NUMBERS: Final = ("0", "1", "5", "007", "many", "9999999999999999999", "")
 POD_LABELS: Final = {"app": ("web", "db", "cache"), "tier": ("front", "back"), "version": ("1", "2")}
 
@@ -70,7 +71,7 @@ def _not_selected(fields: Fields, keys: tuple[str, ...]) -> tuple[str, ...]:
 
 def pod_affinity(dice: Dice, kind: str) -> Fields:
     """Return an affinity to pods, or an anti-affinity, of one or two terms."""
-    terms = [pod_term(dice) for _ in range(dice.choice((1, 1, 2)))]
+    terms = [pod_term(dice) for _ in range(dice.choice((1, 1, 1, 2)))]
     if dice.whether(0.15):
         return {"affinity": {kind: {PREFERRED: [{"weight": 1, "podAffinityTerm": one} for one in terms]}}}
     return {"affinity": {kind: {REQUIRED: terms}}}
@@ -89,14 +90,14 @@ def pod_term(dice: Dice) -> Fields:
         "topologyKey": dice.choice(DOMAINS),
         **selector,
         **more,
-        **dice.maybe(0.25, namespaces=lambda: dice.some((*NAMESPACES, "elsewhere"), 2, 1)),
-        **dice.maybe(0.25, namespaceSelector=lambda: label_selector(dice, namespaces)),
+        **dice.maybe(0.3, namespaces=lambda: dice.some((*NAMESPACES, "elsewhere"), 3, 1)),
+        **dice.maybe(0.4, namespaceSelector=lambda: label_selector(dice, namespaces)),
     }
 
 
 def spread(dice: Dice) -> Fields:
     """Return topology spread constraints with all their fields."""
-    domains = dice.some(DOMAINS, dice.choice((1, 1, 2)), 1)
+    domains = {dice.choice(DOMAINS): None for _ in range(dice.choice((1, 1, 2)))}
     return {"topologySpreadConstraints": [spread_constraint(dice, domain) for domain in domains]}
 
 

@@ -41,9 +41,13 @@ BOUND: Final[dict[str, float]] = {
     "pod affinity": 0.1,
     "pod anti-affinity": 0.12,
 }
-OFTEN: Final = 0.75  # Likewise, of the group that is the theme of a cluster.
+OFTEN: Final = 0.75  # Likewise, of the group that is the theme of a cluster;
+SELDOM: Final = 0.4  # and of the others there, as a part of their weights.
 # Fields that keep a pod away only where another pod has them, too.
-THEMES: Final = ("", "", "resources", "ports", "ports", "affinity", "tolerations", "spread", "pod affinity")
+THEMES: Final = (
+    *("", "", "resources", "resources", "ports", "ports", "affinity", "tolerations"),
+    *("spread", "pod affinity", "pod anti-affinity"),
+)
 
 
 def asking(dice: Dice, name: str, nodes: tuple[str, ...], theme: str) -> Object:
@@ -57,7 +61,7 @@ def bound(dice: Dice, name: str, nodes: tuple[str, ...], theme: str) -> Object:
     pod = _pod(dice, name, spec)
     if dice.whether(0.08):
         pod["metadata"]["annotations"] = {scenes.TERMINATING: "true"}
-    pod["status"] = _status(dice, pod)
+    pod["status"] = _status(dice, pod, 0.6 if theme == "resources" else 0.2)
     return pod
 
 
@@ -65,13 +69,13 @@ def _spec(dice: Dice, nodes: tuple[str, ...], weights: Mapping[str, float], them
     """Return some groups of fields, each as often as its weight says, and the theme often."""
     spec: Fields = {}
     for part, weight in weights.items():
-        if dice.whether(OFTEN if part == theme else weight):
+        if dice.whether(OFTEN if part == theme else weight * SELDOM if theme else weight):
             _merge(spec, _PARTS[part](dice, nodes))
     return spec
 
 
 def _pod(dice: Dice, name: str, spec: Fields) -> Object:
-    labels = {key: dice.choice(values) for key, values in LABELS.items() if dice.whether(0.7)}
+    labels = {key: dice.choice(values) for key, values in LABELS.items() if dice.whether(0.85)}
     spec.setdefault("containers", [resource_drawing.container("c0")])
     return {
         "apiVersion": "v1",
@@ -81,10 +85,10 @@ def _pod(dice: Dice, name: str, spec: Fields) -> Object:
     }
 
 
-def _status(dice: Dice, pod: Object) -> Fields:
+def _status(dice: Dice, pod: Object, resized: float) -> Fields:
     phase = dice.choices(("Running", "Succeeded", "Failed"), (92, 4, 4))[0]
     status: Fields = {"phase": phase, "startTime": START}
-    return status | (resource_drawing.resized(dice, pod["spec"]) if dice.whether(0.25) else {})
+    return status | (resource_drawing.resized(dice, pod["spec"]) if dice.whether(resized) else {})
 
 
 def _merge(spec: Fields, more: Fields) -> None:

@@ -79,7 +79,7 @@ def resized(dice: Dice, spec: Fields) -> Fields:
     }
     return {
         **{name: found for name, found in statuses.items() if found},
-        **dice.maybe(0.4, conditions=lambda: [pending]),
+        **dice.maybe(0.6, conditions=lambda: [pending]),
         **(_given_to_pod(dice) if "resources" in spec else {}),
     }
 

@@ -141,10 +141,10 @@ def node_selection_reasons(
     """Return the reasons of these nodes, whose labels are `labels_`."""
     index, counts = np.zeros(len(infos), dtype=np.int64), np.zeros(len(infos), dtype=np.int64)
     numbers: dict[NodeReason, int] = {}
-    tolerations = taints.TolerationCache(node_selection.tolerations)
+    tolerations, needs = taints.TolerationCache(node_selection.tolerations), bool(node_selection.features)
     for at, (info, matches) in enumerate(zip(infos, labels_.matching(node_selection).tolist(), strict=True)):
         node = info.node if info is not None else None
-        missing = node_selection.missing_feature(node) if node is not None else ""
+        missing = node_selection.missing_feature(node) if needs and node is not None else ""
         index[at], counts[at] = _of_node(node, tolerations, numbers, missing, matches=matches)
     return NodeSelectionReasons(index, counts, tuple(numbers))
 
@@ -155,12 +155,12 @@ def _updated(
     """Return the same reasons, but for the nodes of these rows."""
     index, counts = found.reason_index.copy(), found.obstacle_counts.copy()
     numbers = {reason: number for number, reason in enumerate(found.reasons, start=1)}
-    tolerations = taints.TolerationCache(node_selection.tolerations)
+    tolerations, needs = taints.TolerationCache(node_selection.tolerations), bool(node_selection.features)
     for at in changed:
         info = infos[at]
         node = info.node if info is not None else None
         matches = node is not None and affinity.matches(node_selection, node)
-        missing = node_selection.missing_feature(node) if node is not None else ""
+        missing = node_selection.missing_feature(node) if needs and node is not None else ""
         index[at], counts[at] = _of_node(node, tolerations, numbers, missing, matches=matches)
     return NodeSelectionReasons(index, counts, tuple(numbers))
 
