@@ -7,14 +7,15 @@ from typing import Final
 
 import msgspec
 
+from berth_crds import wire
 from berth_crds.client import decoding
 from berth_operator.engine.ledger import Ledger
-from berth_operator.kube import auditor, sinks
-from berth_operator.scheduling import decisions, questions
+from berth_operator.kube import auditor, namespace_sink, sinks
+from berth_operator.scheduling import decisions, questions, repelled_pods
 from berth_operator.scheduling.constraints import registry
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.translate import long_pods, pods, raw
-from parity.scenes import Answer, Cluster, Object
+from parity.scenes import NAMESPACES, Answer, Cluster, Object
 
 LEFT_OUT: Final = frozenset({decisions.Reason.UNSUPPORTED_CONSTRAINT, decisions.Reason.UNSUPPORTED_REQUEST})
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -36,6 +37,9 @@ class Berth:
     def __init__(self, cluster: Cluster) -> None:
         self.ledger = Ledger(float)
         nodes, bound = sinks.NodeSink(self.ledger), sinks.PodSink(self.ledger, auditor.NullObserver())
+        namespaces = namespace_sink.NamespaceSink(self.ledger)
+        for name, labels in NAMESPACES.items():
+            namespaces.upserted(raw.Namespace(wire.Meta(name=name, labels=labels)))
         for node in cluster.nodes:
             nodes.upserted(decoding.decode_object(_node, _encoder.encode(node)))
         for pod in cluster.pods:
@@ -54,6 +58,7 @@ class Berth:
         if candidate.faults:
             return Answer(words="; ".join(one.detail for one in candidate.faults))
         inventory = self.ledger.inventory
+        candidate = repelled_pods.applied(inventory.pods, candidate)
         question = questions.of(candidate.request, candidate.demand)
         mask = registry.feasible(Query(inventory, inventory.all_rows, question))
         passed = (info for info, passes in zip(inventory.infos, mask.tolist(), strict=True) if passes)
