@@ -33,7 +33,8 @@ SERIAL: Final = (
     "parity/serial"  # Labels of nodes, by which a probe finds out whether the scheduler knows them.
 )
 LAST: Final = "parity/last"
-FULL: Final = "Too many pods"
+# What a node that is known may say to the probe: it has no room, or pods on it keep others away.
+KNOWN_NODE_SAYS: Final = ("Too many pods", "existing pods anti-affinity")
 KNOWN_SECONDS: Final = 60.0
 ANSWER_SECONDS: Final = 60.0
 
@@ -153,7 +154,7 @@ class Stock:
             metadata = {"name": f"probe-{serial}-{at}", "namespace": next(iter(scenes.NAMESPACES))}
             (probe,) = await self.ask([{"metadata": metadata, "spec": spec}])
             assert probe is not None
-            if probe.answer.nodes or FULL in probe.answer.words:
+            if probe.answer.nodes or any(one in probe.answer.words for one in KNOWN_NODE_SAYS):
                 return
             assert time.monotonic() < deadline, "kube-scheduler does not get to know the nodes"
             await asyncio.sleep(0.01)
