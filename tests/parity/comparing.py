@@ -20,7 +20,7 @@ class Compared:
     @property
     def left_out(self) -> tuple[str, ...]:
         """What one of the two does not serve, so that there is nothing to compare."""
-        return self.own.left_out or self.stock.left_out
+        return self.own.left_out or self.stock.left_out or scenes.misread(self.question.pod)
 
     @property
     def differs(self) -> bool:
@@ -73,7 +73,7 @@ class Tally:
         """Yield what people want to know at the end."""
         sizes = ", ".join(f"{size} nodes {count}" for size, count in sorted(self.sizes.items()))
         yield f"compared: {self.compared} pods ({sizes})"
-        yield f"left out: {self.pods_left_out} pods, because Berth does not serve"
+        yield f"left out: {self.pods_left_out} pods, for what one of the two does not serve"
         for field, count in self.left_out.most_common():
             yield f"  {count:>6}  {field}"
         yield f"refused by the API server: {self.refused}"

@@ -72,3 +72,31 @@ def expected(stock: Answer, question: Question) -> Answer:
         if node["metadata"].get("labels", {}).get(OS_LABEL) == system
     }
     return dataclasses.replace(stock, nodes=stock.nodes & suitable)
+
+
+MISREAD: Final = "a namespaceSelector that needs no label, which kube-scheduler 1.36 takes for all namespaces"
+
+
+def misread(pod: Object) -> tuple[str, ...]:
+    """Return what of a pod kube-scheduler reads otherwise than Kubernetes documents it.
+
+    In its own required terms a `namespaceSelector` of `NotIn` and `DoesNotExist` alone means every namespace
+    there, because after the namespaces are listed it is also asked whether no labels at all meet it.
+    """
+    affinity = pod["spec"].get("affinity", {})
+    terms = (
+        term
+        for kind in ("podAffinity", "podAntiAffinity")
+        for term in affinity.get(kind, {}).get("requiredDuringSchedulingIgnoredDuringExecution", ())
+    )
+    return (MISREAD,) if any(_met_by_nothing(term.get("namespaceSelector")) for term in terms) else ()
+
+
+def _met_by_nothing(selector: Object | None) -> bool:
+    expressions = (selector or {}).get("matchExpressions", ())
+    no_labels = not (selector or {}).get("matchLabels")
+    return (
+        no_labels
+        and bool(expressions)
+        and all(one["operator"] in {"NotIn", "DoesNotExist"} for one in expressions)
+    )
