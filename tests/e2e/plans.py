@@ -22,7 +22,16 @@ STORAGE: Final = (
     "persistentvolumes",
     "persistentvolumeclaims",
 )
-FOLLOWED: Final = ("nodes", "devices", "leases", "placementpolicies", "gpupods", "pods", *STORAGE)
+FOLLOWED: Final = (
+    "nodes",
+    "devices",
+    "leases",
+    "namespaces",
+    "placementpolicies",
+    "gpupods",
+    "pods",
+    *STORAGE,
+)
 READS: Final = tuple(f"{verb} {what}" for what in FOLLOWED for verb in ("list", "watch"))
 ELECTION: Final = ("create leases", "get leases", "update leases")
 BIND: Final = "create pods/binding"
