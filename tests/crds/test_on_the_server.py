@@ -75,7 +75,6 @@ def test_a_policy_shows_every_rule_that_holds(objects: example_objects.ExampleOb
             "taints": 3,
             "images": 1,
             "balance": 1,
-            "unstated": 0,
         },
         "agents": {"graceSeconds": 40, "unknownSeconds": 20, "loadSeconds": 30, "taint": False},
         "load": {"source": "agents"},
