@@ -74,7 +74,7 @@ class Tally:
         sizes = ", ".join(f"{size} nodes {count}" for size, count in sorted(self.sizes.items()))
         yield f"compared: {self.compared} pods ({sizes})"
         yield f"left out: {self.pods_left_out} pods, for what one of the two does not serve"
-        for field, count in self.left_out.most_common():
+        for field, count in (+self.left_out).most_common():
             yield f"  {count:>6}  {field}"
         yield f"refused by the API server: {self.refused}"
         yield f"not there when asked again: {self.not_repeated}"

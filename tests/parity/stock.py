@@ -103,8 +103,12 @@ class Stock:
         self._answers.forget()
         serial = f"{next(self._serials)}"
         nodes = await self._create_nodes(cluster.nodes, serial)
-        pods = await asyncio.gather(*map(self._bind, cluster.pods))
-        loaded = scenes.Cluster(tuple(nodes), tuple(pod for pod in pods if pod is not None))
+        # Kube-scheduler does not count the pods that have a host port: one that finishes frees it for all.
+        # These come first, so that what it knows follows from what there is, not from how it came about.
+        finished = [pod for pod in cluster.pods if _is_finished(pod)]
+        running = [pod for pod in cluster.pods if not _is_finished(pod)]
+        pods = [*await self._bind_all(finished), *await self._bind_all(running)]
+        loaded = scenes.Cluster(tuple(nodes), tuple(pods))
         if loaded.nodes:
             await self._until_known(serial)
         return loaded
@@ -127,6 +131,10 @@ class Stock:
         last = [_labelled(node, {SERIAL: serial, LAST: ""}) for node in nodes[-1:]]
         return [*found, *[await self._requests.create(NODES, node) for node in last]]
 
+    async def _bind_all(self, pods: Iterable[Object]) -> list[Object]:
+        """Create pods on their nodes; return those that the API server takes."""
+        return [pod for pod in await asyncio.gather(*map(self._bind, pods)) if pod is not None]
+
     async def _bind(self, pod: Object) -> Object | None:
         """Create a pod on its node, with the status and the end that were drawn; None if it is refused."""
         path = requests.pods_of(pod["metadata"]["namespace"])
@@ -136,8 +144,7 @@ class Stock:
                 found = await self._requests.set_status(found, pod["status"])
         except Refused:
             return None
-        running = found["status"]["phase"] not in {"Succeeded", "Failed"}
-        if running and scenes.TERMINATING in found["metadata"].get("annotations", {}):
+        if not _is_finished(found) and scenes.TERMINATING in found["metadata"].get("annotations", {}):
             return await self._requests.terminate(found)
         return found
 
@@ -158,6 +165,10 @@ class Stock:
                 return
             assert time.monotonic() < deadline, "kube-scheduler does not get to know the nodes"
             await asyncio.sleep(0.01)
+
+
+def _is_finished(pod: Object) -> bool:
+    return pod.get("status", {}).get("phase") in {"Succeeded", "Failed"}
 
 
 def _labelled(node: Object, more: dict[str, str]) -> Object:
