@@ -157,7 +157,7 @@ def test_where_a_pod_went_is_said_alike_in_the_event_and_in_the_log(caplog: pyte
     writer.bound(POD, PLACEMENT)
 
     assert caplog.messages == [f"bound {WHERE}"]
-    assert writer.events.recorded == [("Scheduled", f"Assigned {WHERE}")]
+    assert writer.events.recorded == [("Scheduled", f"Successfully assigned {WHERE}")]
 
 
 # ---------------------------------------------------------------- the page for operators

@@ -46,7 +46,7 @@ async def test_only_the_last_sentence_of_a_pod_that_still_waits_is_written() -> 
     await writer.write_until(lambda: not writer._due)
 
     assert writer.server.messages == ["C"]
-    assert writer.events.recorded[-1] == ("Scheduled", "Assigned ml/placed to n1 with cards 0,1")
+    assert writer.events.recorded[-1] == ("Scheduled", "Successfully assigned ml/placed to n1 with cards 0,1")
 
 
 @pytest.mark.parametrize(

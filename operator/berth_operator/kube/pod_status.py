@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 
 SCHEDULED: Final = "PodScheduled"
 UNSCHEDULABLE: Final = "Unschedulable"  # The reason on which cluster autoscalers act.
+ASSIGNED: Final = "Successfully assigned"  # So kube-scheduler's event begins, for which programs look.
 FAILED: Final = "SchedulerError"  # Kubernetes' reason for a pod that fits and yet is not bound.
 RETRY_SECONDS: Final = 1.0
 AT_ONCE: Final = 8
@@ -132,7 +133,7 @@ class PodStatusWriter:
         """Report that a pod has its node and cards."""
         self._due.pop(candidate.uid, None)
         where = placement_text(candidate, placement)
-        self._record(candidate, "Scheduled", f"Assigned {where}", warning=False)
+        self._record(candidate, "Scheduled", f"{ASSIGNED} {where}", warning=False)
         self._bound(candidate, placement, where)
 
     def unschedulable(
