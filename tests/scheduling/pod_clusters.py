@@ -1,10 +1,11 @@
 """Clusters for tests of topology spread and pod affinity: manifests, and the inventory fed with them."""
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
+import numpy as np
 
 from berth_operator.scheduling import questions, queued_pods, repelled_pods
 from berth_operator.scheduling.constraints import registry
@@ -12,6 +13,7 @@ from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
+from berth_operator.scheduling.preferences import registry as preferences
 from berth_operator.translate import nodes, pods, raw
 from scheduling import plain_pod_rules
 
@@ -163,3 +165,14 @@ def feasible(inventory: Inventory, waiting: queued_pods.Candidate) -> set[str]:
     mask = registry.feasible_for_other_pods(asked(inventory, waiting))
     known = {info.name: info.row for info in inventory.each() if info.node is not None}
     return {name for name, row in known.items() if mask is None or mask[row]}
+
+
+def parts(both: Both, name: str, body: Body, passing: Collection[str]) -> dict[str, float]:
+    """Return the parts that a preference gives the nodes that pass the filters; none if it does not count."""
+    preference, query = preferences.BY_NAME[name], asked(both.inventory, candidate(body))
+    if not preference.applies_to(both.inventory, query.question):
+        return {}
+    names = sorted(passing, key=both.inventory.index.__getitem__)
+    rows = np.array([both.inventory.index[one] for one in names])
+    raw = preference.raw(Query(both.inventory, rows, query.question))
+    return dict(zip(names, preference.normalised(raw).tolist(), strict=True))

@@ -30,6 +30,7 @@ from berth_operator.translate import (
     other_pods,
     pod_cache,
     pod_limits,
+    preferred_pods,
     raw,
     resizing,
     resources,
@@ -136,6 +137,7 @@ def read_request(pod: raw.Pod) -> PodRequest:
         delivery=delivery.of_pod(pod.spec, request),
         is_counted=delivery.is_counted(pod.spec, request),
         other_pods=other_pods.of_pod(pod),
+        preferred_pods=preferred_pods.of_pod(pod),
     )
     small = small_amounts.find(pod, request)
     without = _without_devices(pod.spec, request)

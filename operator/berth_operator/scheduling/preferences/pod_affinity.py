@@ -1,0 +1,43 @@
+"""Preferred pod affinity and anti-affinity, by the rules of kube-scheduler's plugin InterPodAffinity.
+
+For each term, a node has the term's weight as often as there are pods in its domain that the term means; of
+anti-affinity the weight is below zero. A node without the label of a term has nothing of it. The node with
+the largest sum has all points, the one with the smallest none. Pods that are being deleted still count.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from berth_operator.scheduling import node_table, questions
+from berth_operator.scheduling.constraints import topologies
+from berth_operator.scheduling.constraints.constraint import DependsOn
+from berth_operator.scheduling.constraints.query import Query
+from berth_operator.scheduling.inventory import Inventory
+from berth_operator.scheduling.preferences.preference import Preference, between_least_and_most
+
+
+def applies_to(_: Inventory, question: questions.Question) -> bool:
+    """Whether the pod has such a term."""
+    preferred = question.demand.preferred_pods
+    return preferred is not None and bool(preferred.terms)
+
+
+def raw(query: Query) -> node_table.Scores:
+    """Return for each node the weights of the terms, as often as pods are nearby that they mean."""
+    preferred = query.question.demand.preferred_pods
+    found = np.zeros(query.height)
+    for one in preferred.terms if preferred is not None else ():
+        of_rows = topologies.domains(query, one.term.topology_key)
+        sums = topologies.sums(topologies.counts(query, one.term.selector), of_rows)
+        found += one.weight * sums[of_rows[query.rows]]
+    return found
+
+
+PREFERENCE: Final = Preference(
+    name="pod_affinity",
+    applies_to=applies_to,
+    raw=raw,
+    normalised=between_least_and_most,
+    depends_on=DependsOn.CLUSTER,
+)
