@@ -26,15 +26,24 @@ def near(term: Body, node: Body, where: Body) -> bool:
     return key in labels_of(node) and labels_of(node)[key] == labels_of(where).get(key)
 
 
+def weights_of(owner: Body) -> list[tuple[int, Body]]:
+    """Return the preferred terms of a pod with their weights, those of anti-affinity below zero."""
+    near_ = [(one["weight"], one["podAffinityTerm"]) for one in weighted(owner, "podAffinity")]
+    far_ = [(-one["weight"], one["podAffinityTerm"]) for one in weighted(owner, "podAntiAffinity")]
+    return near_ + far_
+
+
 def sum_of_terms(cluster: PlainCluster, pod: Body, node: Body) -> int:
-    """Return the weights of all terms that count on a node, once for each pod."""
+    """Return the weights of all terms that count on a node, those of the pods there included."""
     found = 0
     for other, where in cluster.on_nodes():
-        for kind, sign in (("podAffinity", 1), ("podAntiAffinity", -1)):
-            for one in weighted(pod, kind):
-                term = one["podAffinityTerm"]
-                if near(term, node, where) and rules.term_means(term, pod, other, cluster):
-                    found += sign * one["weight"]
+        required = [(1, term) for term in rules.terms(other, "podAffinity")]
+        for weight, term in weights_of(pod):
+            if near(term, node, where) and rules.term_means(term, pod, other, cluster):
+                found += weight
+        for weight, term in weights_of(other) + required:
+            if near(term, node, where) and rules.term_means(term, other, pod, cluster):
+                found += weight
     return found
 
 
@@ -85,6 +94,8 @@ def pods_in_domain(cluster: PlainCluster, pod: Body, constraint: Body, node: Bod
 
 def spread_parts(cluster: PlainCluster, pod: Body, passing: Collection[str]) -> dict[str, float]:
     """Return the parts of the nodes that pass the filters: all for the node with the fewest pods nearby."""
+    if not soft(pod):
+        return dict.fromkeys(passing, 0.0)
     scored = [name for name in passing if has_all_labels(pod, cluster.nodes[name])]
     sums = dict.fromkeys(scored, 0.0)
     for constraint in soft(pod):

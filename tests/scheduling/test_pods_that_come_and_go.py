@@ -14,6 +14,7 @@ from scheduling.placements import RULES
 from scheduling.plain_pod_preferences import PREFERRED
 from scheduling.pod_clusters import (
     HOST,
+    REQUIRED,
     ZONE,
     Body,
     Both,
@@ -98,14 +99,22 @@ nodes = st.builds(
     st.sampled_from(["", "r"]),
     st.sampled_from([[], ["x"]]),
 )
+weighted_terms = st.lists(
+    st.builds(
+        lambda weight, one: {"weight": weight, "podAffinityTerm": one},
+        st.integers(1, 100),
+        st.one_of(terms, listing_terms),
+    ),
+    max_size=2,
+)
 there = st.builds(
-    lambda name, at, namespace, labels, leaving, anti: pod(
+    lambda name, at, namespace, labels, leaving, anti, wishes, affinity: pod(
         f"{name}-{namespace}-{at}",
         at,
         namespace=namespace,
         labels=labels,
         leaving=leaving,
-        affinity=far(*anti),
+        affinity={"podAntiAffinity": {REQUIRED: anti, PREFERRED: wishes}} | affinity,
     ),
     st.sampled_from(["w", "v"]),
     st.sampled_from(NODES),
@@ -113,6 +122,15 @@ there = st.builds(
     labels,
     st.booleans(),
     any_terms,
+    weighted_terms,
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "podAffinity": st.fixed_dictionaries(
+                {}, optional={REQUIRED: any_terms, PREFERRED: weighted_terms}
+            )
+        },
+    ),
 )
 waiting = st.builds(
     lambda namespace, labels, affinity, anti, spreads, selector, tolerates: pod(
@@ -247,21 +265,15 @@ def test_nothing_is_kept_of_pods_that_are_gone() -> None:
 
     pods = both.inventory.pods
     assert not pods._pods
-    assert not pods._terms
-    assert not pods._terms_about
+    assert not pods._repelling
+    assert not pods._repelling._about
+    assert not pods._weighted
+    assert not pods._weighted._about
     assert not any(counter.counts.any() for counter in pods._counters.values())
 
 
 # ---------------------------------------------------------------- what is only preferred
 
-weighted_terms = st.lists(
-    st.builds(
-        lambda weight, one: {"weight": weight, "podAffinityTerm": one},
-        st.integers(1, 100),
-        st.one_of(terms, listing_terms),
-    ),
-    max_size=2,
-)
 soft_spreads = st.builds(lambda one: one | {"whenUnsatisfiable": "ScheduleAnyway"}, spreads)
 wishing = st.builds(
     lambda body, near, far, soft: (
@@ -304,8 +316,8 @@ def test_preferences_are_those_of_the_plain_rules(
         passing = data.draw(st.sets(st.sampled_from(names), min_size=1)) if names else ()
         for body in asks if passing else ():
             for name, rule in plain.items():
-                if found := parts(both, name, body, passing):
-                    assert found == pytest.approx(rule(both.plain, body, passing))
+                found = parts(both, name, body, passing)
+                assert found == pytest.approx(rule(both.plain, body, passing))
 
 
 @hypothesis.settings(random_clusters.PROPERTY, max_examples=100)

@@ -10,10 +10,10 @@ from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.search import Search
 from scheduling import plain_pod_preferences
 from scheduling.placements import RULES
-from scheduling.plain_pod_preferences import PREFERRED
 from scheduling.pod_clusters import (
+    AWAY,
     HOST,
-    ZONE,
+    PREFERRED,
     Body,
     Both,
     candidate,
@@ -23,8 +23,11 @@ from scheduling.pod_clusters import (
     parts,
     pod,
     selecting,
+    softly,
     spread,
     term,
+    wish,
+    wishes,
 )
 from scheduling.preferring import chosen, weighing
 from support import backlogs
@@ -39,28 +42,8 @@ def web(name: str, at: str, **fields: Any) -> Body:
     return pod(name, at, **{"labels": WEB, **fields})
 
 
-def wish(weight: int = 1, /, kind: str = "podAffinity", **fields: Any) -> Body:
-    """Write a preferred term, as a part of an affinity."""
-    return {kind: {PREFERRED: [{"weight": weight, "podAffinityTerm": term(**fields)}]}}
-
-
-def wishes(*parts: Body) -> Body:
-    """Write an affinity of several preferred terms of one kind or both."""
-    found: Body = {}
-    for part in parts:
-        for kind, lists in part.items():
-            found.setdefault(kind, {}).setdefault(PREFERRED, []).extend(lists[PREFERRED])
-    return found
-
-
-def softly(key: str = ZONE, **fields: Any) -> Body:
-    """Write a soft spread constraint, by default of the pods of `app: web`."""
-    return spread(key, whenUnsatisfiable="ScheduleAnyway", **fields)
-
-
 # ---------------------------------------------------------------- pod affinity
 
-AWAY: Final = "podAntiAffinity"
 AFFINITY: Final[dict[str, tuple[tuple[Body, ...], Body, dict[str, float]]]] = {
     "the domain of the pod": ((web("w", "n1"),), wish(), {"n1": 1, "n2": 1}),
     "no pod to be near": ((), wish(), {}),

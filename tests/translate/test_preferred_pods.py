@@ -5,12 +5,24 @@ from typing import Any, Final
 import msgspec
 import pytest
 
+from berth_operator.engine import pod_memory
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.nodes.facts import LabelExpression, PodSelector, PodTerm, WeightedPodTerm
 from berth_operator.translate import long_pods, memory_estimates, pod_cache, pod_limits, pods, preferred_pods
-from scheduling.plain_pod_preferences import PREFERRED
-from scheduling.pod_clusters import ZONE, Body, candidate, pod, read, selecting, spread, term
+from scheduling.pod_clusters import (
+    PREFERRED,
+    REQUIRED,
+    ZONE,
+    Body,
+    candidate,
+    hold,
+    pod,
+    read,
+    selecting,
+    spread,
+    term,
+)
 
 LONG: Final = "x" * 9000
 
@@ -158,3 +170,43 @@ def test_of_a_long_pod_the_same_is_read() -> None:
     assert preferred_pods.of_pod(found) == preferred_pods.of_pod(read(body))
     assert preferred_pods.of_pod(of_many) is None
     assert not pods.candidate(of_many).faults
+
+
+# ---------------------------------------------------------------- pods on nodes
+
+
+def weighs(**spec: Any) -> tuple[WeightedPodTerm, ...]:
+    """Return how a pod on a node weighs pods that come later."""
+    return hold(pod(at="n1", labels={"rev": "1"}, **spec)).weighted_terms
+
+
+def test_how_a_pod_on_a_node_weighs_others() -> None:
+    """By what it prefers, and by 1 for what it requires to be near; spread says nothing of others."""
+    preferred_ = near(wish(7)) | far(wish(9))
+    both = {"podAffinity": preferred_["podAffinity"] | {REQUIRED: [term(), term()]}}
+
+    assert weighs(affinity=preferred_) == (WeightedPodTerm(7, WEB), WeightedPodTerm(-9, WEB))
+    assert weighs(affinity=both) == (*[WeightedPodTerm(1, WEB)] * 2, WeightedPodTerm(7, WEB))
+    assert weighs(topologySpreadConstraints=[soft()]) == ()
+    assert weighs() == ()
+
+
+def test_what_a_pod_on_a_node_prefers_beyond_the_limits() -> None:
+    """It cannot be refused: what it prefers counts up to the limits, and of too many required terms none."""
+    many = {REQUIRED: [term()] * (pod_limits.MAX_POD_TERMS + 1)}
+
+    assert len(weighs(affinity=near(*[wish()] * 100))) == pod_limits.MAX_POD_TERMS
+    assert weighs(affinity={"podAffinity": many | {PREFERRED: [wish(5)]}}) == (WeightedPodTerm(5, WEB),)
+    assert len(hold(pod(at="n1", affinity={"podAffinity": many})).anti_affinity) == 1
+
+
+def test_its_terms_are_charged_to_its_namespace() -> None:
+    """As its labels are; where there is no room for the labels, its terms are not kept either."""
+    short, long_ = (
+        pods.read_bound(read(pod(at="n1", affinity=near(one))))
+        for one in (wish(), wish(selector=selecting(app=LONG)))
+    )
+
+    assert long_.byte_size - short.byte_size > len(LONG) - 100
+    assert pod_memory.bare_hold(long_.hold).weighted_terms == long_.hold.weighted_terms
+    assert pod_memory.trimmed(long_.hold, None, admitted=True)[0].weighted_terms == ()

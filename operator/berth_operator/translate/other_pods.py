@@ -29,7 +29,7 @@ def of_pod(pod: raw.Pod) -> facts.OtherPods | None:
     if not (near or far or spread):
         return None
     namespace, labels = pod.metadata.namespace, pod.metadata.labels
-    affinity_ = tuple(term(one, namespace, labels) for one in near)
+    affinity_ = required_affinity(pod)
     return facts.OtherPods(
         spread=tuple(spread_constraint(one, namespace, labels) for one in spread),
         affinity=affinity_,
@@ -38,6 +38,12 @@ def of_pod(pod: raw.Pod) -> facts.OtherPods | None:
         namespace=namespace if near else "",
         anti_affinity=_terms(far, namespace, labels),
     )
+
+
+def required_affinity(pod: raw.Pod) -> tuple[facts.PodTerm, ...]:
+    """Return the required terms about pods that must be near."""
+    namespace, labels = pod.metadata.namespace, pod.metadata.labels
+    return tuple(term(one, namespace, labels) for one in affinity_terms(pod.spec))
 
 
 def anti_affinity(pod: raw.Pod) -> tuple[facts.PodTerm, ...]:

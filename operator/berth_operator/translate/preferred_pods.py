@@ -31,6 +31,15 @@ def of_pod(pod: raw.Pod) -> facts.PreferredPods | None:
     )
 
 
+def of_bound(pod: raw.Pod) -> tuple[facts.WeightedPodTerm, ...]:
+    """Return how a pod on a node weighs pods that come later; beyond the limits no required term counts."""
+    if pod.spec.affinity is None:
+        return ()
+    near = () if pod_limits.many_terms(pod.spec) else other_pods.required_affinity(pod)
+    preferred = of_pod(pod)
+    return facts.weighted_terms(near, preferred.terms if preferred is not None else ())
+
+
 def near_terms(spec: raw.PodSpec) -> Terms:
     """Return the terms about pods to which the pod would rather be near."""
     found = spec.affinity.pod_affinity if spec.affinity is not None else None

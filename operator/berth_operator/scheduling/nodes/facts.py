@@ -237,22 +237,40 @@ class WeightedPodTerm:
     term: PodTerm
 
 
+def weighted_terms(
+    required: tuple[PodTerm, ...], preferred: tuple[WeightedPodTerm, ...]
+) -> tuple[WeightedPodTerm, ...]:
+    """Return how a pod on a node weighs others: what it prefers, and what it required by the weight 1.
+
+    That is the weight that kube-scheduler gives to required affinity by default (`hardPodAffinityWeight`).
+    """
+    if not required:
+        return preferred
+    return *(WeightedPodTerm(1, term) for term in required if term.topology_key), *preferred
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class PreferredPods:
-    """Near which pods a pod would rather be, and how it would rather be spread; it is required of no node."""
+    """Near which pods a pod would rather be, and how it would rather be spread; it is required of no node.
+
+    `of_others` are terms that pods on nodes have and that mean this pod: they are no part of the pod itself
+    and are found for each decision (`repelled_pods`).
+    """
 
     terms: tuple[WeightedPodTerm, ...] = ()
     spread: tuple[SpreadConstraint, ...] = ()
+    of_others: frozenset[WeightedPodTerm] = frozenset()
 
     @property
     def selectors(self) -> tuple[PodSelector, ...]:
-        """Which pods the preferences are about."""
+        """Which pods the pod's own preferences are about."""
         return *(one.term.selector for one in self.terms), *(one.selector for one in self.spread)
 
     @property
     def size(self) -> int:
         """How many things are named, which is what it takes of memory."""
-        return sum(one.size for one in self.selectors)
+        of_others = (one.term.selector for one in self.of_others)
+        return sum(one.size for one in (*self.selectors, *of_others))
 
 
 ClaimKey = tuple[str, str]  # The namespace and the name of a PersistentVolumeClaim.
@@ -299,6 +317,13 @@ class Demand:
     preferred: tuple[PreferredTerm, ...] = ()
     preferred_pods: PreferredPods | None = None
     images: tuple[str, ...] = dataclasses.field(default=(), compare=False)
+
+    @property
+    def weighted_terms(self) -> tuple[WeightedPodTerm, ...]:
+        """How the pod, once it is on a node, weighs pods that come later (`weighted_terms`)."""
+        required = self.other_pods.affinity if self.other_pods is not None else ()
+        preferred = self.preferred_pods.terms if self.preferred_pods is not None else ()
+        return weighted_terms(required, preferred)
 
     @property
     def size(self) -> int:
