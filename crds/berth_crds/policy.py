@@ -88,6 +88,14 @@ class Preferences(model_rules.Model):
     """Weight of taints with the effect PreferNoSchedule, from 0 to 100. A node has the fewer points, the more
     of them the pod does not tolerate."""
 
+    pod_affinity: Weight = 2
+    """Weight of a pod's preferred pod affinity and anti-affinity, from 0 to 100. The node has 100 points that
+    has most of the pods nearby that are preferred, and fewest of the others, by the weights of the terms."""
+
+    spread: Weight = 2
+    """Weight of a pod's topology spread constraints with ScheduleAnyway, from 0 to 100. A node has the more
+    points, the fewer pods that are counted are in its domains."""
+
     images: Weight = 1
     """Weight of the pod's images that a node has already, from 0 to 100, times unstated. They count by their
     size and by how many nodes have them."""

@@ -1,10 +1,11 @@
 """Clusters for tests of topology spread and pod affinity: manifests, and the inventory fed with them."""
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
+import numpy as np
 
 from berth_operator.scheduling import questions, queued_pods, repelled_pods
 from berth_operator.scheduling.constraints import registry
@@ -12,13 +13,16 @@ from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
+from berth_operator.scheduling.preferences import registry as preferences
 from berth_operator.translate import nodes, pods, raw
-from scheduling import plain_pod_rules
+from scheduling import plain_pod_preferences, plain_pod_rules
 
 Body = dict[str, Any]
 ZONE: Final = "topology.kubernetes.io/zone"
 HOST: Final = "kubernetes.io/hostname"
 REQUIRED: Final = plain_pod_rules.REQUIRED
+PREFERRED: Final = plain_pod_preferences.PREFERRED
+AWAY: Final = "podAntiAffinity"
 
 
 def node(name: str, zone: str = "", *, taints: Sequence[str] = (), **labels: str) -> Body:
@@ -78,6 +82,25 @@ def near(*terms: Body) -> Body:
 def far(*terms: Body) -> Body:
     """Write a required pod anti-affinity, as a part of an affinity."""
     return {"podAntiAffinity": {REQUIRED: list(terms)}}
+
+
+def wish(weight: int = 1, /, kind: str = "podAffinity", **fields: Any) -> Body:
+    """Write a preferred term, as a part of an affinity."""
+    return {kind: {PREFERRED: [{"weight": weight, "podAffinityTerm": term(**fields)}]}}
+
+
+def wishes(*parts: Body) -> Body:
+    """Write an affinity of several preferred terms of one kind or both."""
+    found: Body = {}
+    for part in parts:
+        for kind, lists in part.items():
+            found.setdefault(kind, {}).setdefault(PREFERRED, []).extend(lists[PREFERRED])
+    return found
+
+
+def softly(key: str = ZONE, **fields: Any) -> Body:
+    """Write a soft spread constraint, by default of the pods of `app: web`."""
+    return spread(key, whenUnsatisfiable="ScheduleAnyway", **fields)
 
 
 # ---------------------------------------------------------------- the operator's side
@@ -163,3 +186,14 @@ def feasible(inventory: Inventory, waiting: queued_pods.Candidate) -> set[str]:
     mask = registry.feasible_for_other_pods(asked(inventory, waiting))
     known = {info.name: info.row for info in inventory.each() if info.node is not None}
     return {name for name, row in known.items() if mask is None or mask[row]}
+
+
+def parts(both: Both, name: str, body: Body, passing: Collection[str]) -> dict[str, float]:
+    """Return the parts that a preference gives the nodes that pass the filters, or zeros."""
+    preference, query = preferences.BY_NAME[name], asked(both.inventory, candidate(body))
+    if not preference.applies_to(both.inventory, query.question):
+        return dict.fromkeys(passing, 0.0)
+    names = sorted(passing, key=both.inventory.index.__getitem__)
+    rows = np.array([both.inventory.index[one] for one in names])
+    raw = preference.raw(Query(both.inventory, rows, query.question))
+    return dict(zip(names, preference.normalised(raw).tolist(), strict=True))

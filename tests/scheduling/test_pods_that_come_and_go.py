@@ -4,14 +4,17 @@ from typing import Any, Final
 from unittest import mock
 
 import hypothesis
+import pytest
 from hypothesis import strategies as st
 
-from berth_operator.scheduling import pod_index
+from berth_operator.scheduling import pod_index, repelled_pods
 from berth_operator.scheduling.search import Search
-from scheduling import plain_pod_rules
+from scheduling import plain_pod_preferences, plain_pod_rules
 from scheduling.placements import RULES
+from scheduling.plain_pod_preferences import PREFERRED
 from scheduling.pod_clusters import (
     HOST,
+    REQUIRED,
     ZONE,
     Body,
     Both,
@@ -20,6 +23,7 @@ from scheduling.pod_clusters import (
     far,
     near,
     node,
+    parts,
     pod,
     spread,
     term,
@@ -95,14 +99,22 @@ nodes = st.builds(
     st.sampled_from(["", "r"]),
     st.sampled_from([[], ["x"]]),
 )
+weighted_terms = st.lists(
+    st.builds(
+        lambda weight, one: {"weight": weight, "podAffinityTerm": one},
+        st.integers(1, 100),
+        st.one_of(terms, listing_terms),
+    ),
+    max_size=2,
+)
 there = st.builds(
-    lambda name, at, namespace, labels, leaving, anti: pod(
+    lambda name, at, namespace, labels, leaving, anti, wishes, affinity: pod(
         f"{name}-{namespace}-{at}",
         at,
         namespace=namespace,
         labels=labels,
         leaving=leaving,
-        affinity=far(*anti),
+        affinity={"podAntiAffinity": {REQUIRED: anti, PREFERRED: wishes}} | affinity,
     ),
     st.sampled_from(["w", "v"]),
     st.sampled_from(NODES),
@@ -110,6 +122,15 @@ there = st.builds(
     labels,
     st.booleans(),
     any_terms,
+    weighted_terms,
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "podAffinity": st.fixed_dictionaries(
+                {}, optional={REQUIRED: any_terms, PREFERRED: weighted_terms}
+            )
+        },
+    ),
 )
 waiting = st.builds(
     lambda namespace, labels, affinity, anti, spreads, selector, tolerates: pod(
@@ -244,6 +265,84 @@ def test_nothing_is_kept_of_pods_that_are_gone() -> None:
 
     pods = both.inventory.pods
     assert not pods._pods
-    assert not pods._terms
-    assert not pods._terms_about
+    assert not pods._repelling
+    assert not pods._repelling._about
+    assert not pods._weighted
+    assert not pods._weighted._about
     assert not any(counter.counts.any() for counter in pods._counters.values())
+
+
+# ---------------------------------------------------------------- what is only preferred
+
+soft_spreads = st.builds(lambda one: one | {"whenUnsatisfiable": "ScheduleAnyway"}, spreads)
+wishing = st.builds(
+    lambda body, near, far, soft: (
+        body
+        | {
+            "spec": body["spec"]
+            | {
+                "affinity": {"podAffinity": {PREFERRED: near}, "podAntiAffinity": {PREFERRED: far}},
+                "topologySpreadConstraints": soft,
+            }
+        }
+    ),
+    waiting,
+    weighted_terms,
+    weighted_terms,
+    st.lists(soft_spreads, max_size=2, unique_by=lambda one: one["topologyKey"]),
+)
+
+
+@hypothesis.settings(random_clusters.PROPERTY, max_examples=200)
+@hypothesis.given(
+    st.lists(nodes, min_size=1, max_size=5),
+    st.lists(there, max_size=8),
+    st.lists(changes, max_size=10),
+    st.lists(wishing, min_size=1, max_size=4),
+    st.data(),
+)
+def test_preferences_are_those_of_the_plain_rules(
+    at_first: list[Body], running: list[Body], then: list[Change], asks: list[Body], data: st.DataObject
+) -> None:
+    """After each change, over any of the nodes: each gets the part that a recount gives."""
+    both = Both(*at_first)
+    plain = {
+        "pod_affinity": plain_pod_preferences.affinity_parts,
+        "spread": plain_pod_preferences.spread_parts,
+    }
+    for change in [*(("pod", body) for body in running), *then]:
+        apply(both, change)
+        names = sorted(both.plain.nodes)
+        passing = data.draw(st.sets(st.sampled_from(names), min_size=1)) if names else ()
+        for body in asks if passing else ():
+            for name, rule in plain.items():
+                found = parts(both, name, body, passing)
+                assert found == pytest.approx(rule(both.plain, body, passing))
+
+
+@hypothesis.settings(random_clusters.PROPERTY, max_examples=100)
+@hypothesis.given(
+    st.lists(nodes, max_size=5), st.lists(there, max_size=8), waiting, weighted_terms, soft_spreads
+)
+def test_a_preference_about_pods_never_makes_a_pod_wait(
+    at_first: list[Body], running: list[Body], asks: Body, weighted: list[Body], soft: Body
+) -> None:
+    """It gets a node exactly if it would without its preferences, and one that it could have then."""
+    both, spec = Both(*at_first), asks["spec"]
+    for body in running:
+        apply(both, ("pod", body))
+    affinity = {kind: spec["affinity"][kind] | {PREFERRED: weighted} for kind in spec["affinity"]}
+    spreads = [*spec["topologySpreadConstraints"], soft]
+    wishes = asks | {"spec": spec | {"affinity": affinity, "topologySpreadConstraints": spreads}}
+
+    found, plain = (placed(both, body) for body in (wishes, asks))
+
+    assert (found is None) == (plain is None)
+    assert found is None or found in both.feasible(asks)
+
+
+def placed(both: Both, body: Body) -> str | None:
+    """Return the node that a pod gets."""
+    one = repelled_pods.applied(both.inventory.pods, candidate(body))
+    found = Search(both.inventory).place(one.request, one.demand, policy=RULES)
+    return found.node if found is not None else None

@@ -197,6 +197,7 @@ def bare_hold(hold: Hold) -> Hold:
         hold.node,
         labels=hold.labels,
         anti_affinity=hold.anti_affinity,
+        weighted_terms=hold.weighted_terms,
         leaving=hold.leaving,
         labels_known=hold.labels_known,
     )
@@ -213,4 +214,4 @@ def trimmed(
     """Return what must be known of a pod, and of its record that cannot be read, without what may be long."""
     if nameless is not None:
         nameless = dataclasses.replace(nameless, starts=()) if admitted else NOTHING_GRANTED
-    return dataclasses.replace(hold, labels=(), labels_known=False), nameless
+    return dataclasses.replace(hold, labels=(), labels_known=False, weighted_terms=()), nameless

@@ -24,8 +24,9 @@ class Hold:
     `by_agent` tells that its shares are what an agent says in a GpuPod, or what another scheduler has
     written, and no record of a bind.
     Priority, labels and the time at which its kubelet admitted it say which pod it is, and not what
-    it takes: what holds the same is equal. So do `anti_affinity`, which are its required terms, and
-    `leaving`, which tells that it is being deleted. `labels_known` is false of a pod for whose labels there
+    it takes: what holds the same is equal. So do `anti_affinity`, which are its required terms,
+    `weighted_terms`, by which it would rather be near other pods or away, and `leaving`, which tells that it
+    is being deleted. `labels_known` is false of a pod for whose labels there
     is no room.
     """
 
@@ -44,6 +45,7 @@ class Hold:
     labels: facts.Labels = dataclasses.field(default=(), compare=False)
     start: str = dataclasses.field(default="", compare=False)
     anti_affinity: tuple[facts.PodTerm, ...] = dataclasses.field(default=(), compare=False)
+    weighted_terms: tuple[facts.WeightedPodTerm, ...] = dataclasses.field(default=(), compare=False)
     leaving: bool = dataclasses.field(default=False, compare=False)
     labels_known: bool = dataclasses.field(default=True, compare=False)
 

@@ -5,32 +5,28 @@ for keeps its counts by row, and each pod that comes, goes or changes its labels
 it belongs to; the pods of one workload have equal labels, so which counts these are is remembered. The least
 recently asked selectors are forgotten.
 
-The required anti-affinity of pods on nodes is kept by distinct term, because it keeps away other pods,
-whether these ask for anything or not.
+What pods on nodes say of others is kept by distinct term (`pod_terms`): their required anti-affinity keeps
+others away, whether these ask for anything or not, and their weighted terms count where others choose.
 """
 
 import collections
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from berth_operator.scheduling import node_table
+from berth_operator.scheduling import node_table, pod_terms
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.nodes import affinity, facts
 
 MOST_COUNTERS: Final = 1024  # Selectors whose counts are remembered, and how much memory these may take.
 MOST_COUNTERS_BYTES: Final = 64 << 20
 BYTES_A_ROW: Final = 8
-MOST_REMEMBERED: Final = 4096  # Namespaces with labels whose counts, or repelling terms, are remembered.
-MOST_LABELS: Final = 64  # Of a pod for which that is remembered.
 # Every namespace has it, by the API server; the other labels are known once the Namespace has been read.
 NAME_LABEL: Final = "kubernetes.io/metadata.name"
 
-T = TypeVar("T")
 LabelTest = Callable[[Mapping[str, str]], bool]
-Identity = tuple[str, facts.Labels]  # The namespace and the labels of a pod.
 
 
 class CounterKey(NamedTuple):
@@ -100,15 +96,13 @@ class PodIndex:
         self._unknown: collections.Counter[str] = collections.Counter()  # Pods without known labels.
         self._counters: collections.OrderedDict[CounterKey, Counter] = collections.OrderedDict()
         self._forgotten = False  # Whether any counter was ever forgotten for want of room.
-        self._counters_of: dict[Identity, tuple[Counter, ...]] = {}
-        # How many pods of which rows have each term.
-        self._terms: dict[facts.PodTerm, collections.Counter[int]] = {}
-        self._terms_about: dict[str, dict[facts.PodTerm, None]] = {}  # By namespace; "" for perhaps any.
-        self._repelling: dict[Identity, frozenset[facts.PodTerm]] = {}
+        self._counters_of: dict[pod_terms.Identity, tuple[Counter, ...]] = {}
+        self._repelling = pod_terms.TermIndex[facts.PodTerm](lambda term: term.selector)
+        self._weighted = pod_terms.TermIndex[facts.WeightedPodTerm](lambda one: one.term.selector)
 
     def __repr__(self) -> str:
         """Return the state in words."""
-        return f"<PodIndex: {len(self._counters)} counted selectors, {len(self._terms)} terms>"
+        return f"<PodIndex: {len(self._counters)} counted selectors, {len(self._repelling)} terms>"
 
     # ------------------------------------------------------------ pods
 
@@ -116,7 +110,7 @@ class PodIndex:
         """Add a pod that is on a node."""
         if self._pods is not None:
             self._pods.setdefault(hold.namespace, {})[hold.uid] = hold
-        if self._counters or hold.anti_affinity or not hold.labels_known:
+        if self._counters or _has_terms(hold) or not hold.labels_known:
             self._count(hold, 1)
 
     def remove(self, hold: Hold) -> None:
@@ -126,7 +120,7 @@ class PodIndex:
             del pods[hold.uid]
             if not pods:
                 del self._pods[hold.namespace]
-        if self._counters or hold.anti_affinity or not hold.labels_known:
+        if self._counters or _has_terms(hold) or not hold.labels_known:
             self._count(hold, -1)
 
     @contextlib.contextmanager
@@ -169,27 +163,9 @@ class PodIndex:
             self._unknown[hold.namespace] += sign
             self._unknown += collections.Counter()  # Without the zeros.
         for term in hold.anti_affinity:
-            self._count_term(term, row, sign)
-
-    def _count_term(self, term: facts.PodTerm, row: int, sign: int) -> None:
-        if (rows := self._terms.get(term)) is None:
-            rows = self._terms[term] = collections.Counter()
-            for namespace in _namespaces_about(term.selector):
-                self._terms_about.setdefault(namespace, {})[term] = None
-            self._repelling.clear()
-        rows[row] += sign
-        if not rows[row]:
-            del rows[row]
-        if not rows:
-            self._drop_term(term)
-
-    def _drop_term(self, term: facts.PodTerm) -> None:
-        del self._terms[term]
-        for namespace in _namespaces_about(term.selector):
-            del self._terms_about[namespace][term]
-            if not self._terms_about[namespace]:
-                del self._terms_about[namespace]
-        self._repelling.clear()
+            self._repelling.count(term, row, sign)
+        for weighted in hold.weighted_terms:
+            self._weighted.count(weighted, row, sign)
 
     # ------------------------------------------------------------ namespaces
 
@@ -202,10 +178,13 @@ class PodIndex:
             self._namespaces[name] = {NAME_LABEL: name, **labels}
         if before == self.labels_of_namespace(name):
             return False
-        for key in [key for key in self._counters if any(_by_namespace_labels(one) for one in key.selectors)]:
+        for key in [
+            key for key in self._counters if any(pod_terms.by_namespace_labels(one) for one in key.selectors)
+        ]:
             del self._counters[key]
         self._counters_of.clear()
-        self._repelling.clear()
+        self._repelling.forget_answers()
+        self._weighted.forget_answers()
         return True
 
     def labels_of_namespace(self, name: str) -> Mapping[str, str]:
@@ -268,7 +247,7 @@ class PodIndex:
     def _namespaces_of(self, key: CounterKey) -> list[str]:
         """Return the namespaces with pods that all selectors of a key are about."""
         first, pods = key.selectors[0], self._by_namespace()
-        among: Iterable[str] = pods if _by_namespace_labels(first) else first.namespaces
+        among: Iterable[str] = pods if pod_terms.by_namespace_labels(first) else first.namespaces
         return [one for one in among if one in pods and self._about(key, one)]
 
     def _about(self, key: CounterKey, namespace: str) -> bool:
@@ -283,7 +262,7 @@ class PodIndex:
                 for key, one in self._counters.items()
                 if one.selects(hold.labels) and self._about(key, hold.namespace)
             )
-            _remember(self._counters_of, identity, found)
+            pod_terms.remember(self._counters_of, identity, found)
         return found
 
     def are_known(self, selectors: Iterable[facts.PodSelector]) -> bool:
@@ -298,44 +277,46 @@ class PodIndex:
             return True
         return bool(self._counters and self._counters_for(hold))
 
-    # ------------------------------------------------------------ anti-affinity of pods on nodes
+    # ------------------------------------------------------------ what pods on nodes say of others
 
     @property
     def repels(self) -> bool:
         """Whether any pod on a node has a required anti-affinity."""
-        return bool(self._terms)
+        return bool(self._repelling)
+
+    @property
+    def say_nothing(self) -> bool:
+        """Whether no pod on a node requires or prefers anything of pods that are to come."""
+        return not self._repelling and not self._weighted
 
     def repelling(self, namespace: str, labels: facts.Labels) -> frozenset[facts.PodTerm]:
         """Return the terms of required anti-affinity of pods on nodes that mean a pod with these labels."""
-        identity = namespace, labels
-        if (found := self._repelling.get(identity)) is None:
-            perhaps = (*self._terms_about.get(namespace, ()), *self._terms_about.get("", ()))
-            found = frozenset(term for term in perhaps if self.selects(term.selector, namespace, labels))
-            _remember(self._repelling, identity, found)
-        return found
+        return self._repelling.meaning(
+            namespace, labels, lambda selector: self.selects(selector, namespace, labels)
+        )
+
+    def weighted(self, namespace: str, labels: facts.Labels) -> frozenset[facts.WeightedPodTerm]:
+        """Return the terms by which pods on nodes would rather have such a pod near, or away."""
+        return self._weighted.meaning(
+            namespace, labels, lambda selector: self.selects(selector, namespace, labels)
+        )
 
     def rows_with(self, term: facts.PodTerm) -> list[int]:
         """Return the rows on which pods have a term of required anti-affinity."""
-        return list(self._terms.get(term, ()))
+        return list(self._repelling.rows(term))
+
+    def counts_of(self, term: facts.WeightedPodTerm, size: int) -> node_table.Numbers:
+        """Return how often pods have a weighted term, on each of so many rows."""
+        counts = np.zeros(size, dtype=np.int64)
+        for row, count in self._weighted.rows(term).items():
+            counts[row] = count
+        return counts
 
 
-def _remember(known: dict[Identity, T], identity: Identity, found: T) -> None:
-    """Remember an answer for pods with these labels, if these are not very many."""
-    if len(known) >= MOST_REMEMBERED:
-        known.clear()
-    if len(identity[1]) <= MOST_LABELS:
-        known[identity] = found
-
-
-def _by_namespace_labels(selector: facts.PodSelector) -> bool:
-    return selector.namespace_selector is not None
-
-
-def _namespaces_about(selector: facts.PodSelector) -> tuple[str, ...]:
-    """Return the namespaces that a selector names; "" where it may be about any."""
-    return ("",) if _by_namespace_labels(selector) else tuple(dict.fromkeys(selector.namespaces))
+def _has_terms(hold: Hold) -> bool:
+    return bool(hold.anti_affinity or hold.weighted_terms)
 
 
 def _seen(hold: Hold) -> tuple[object, ...]:
     """Return what other pods see of a pod."""
-    return hold.labels, hold.leaving, hold.labels_known, hold.anti_affinity
+    return hold.labels, hold.leaving, hold.labels_known, hold.anti_affinity, hold.weighted_terms

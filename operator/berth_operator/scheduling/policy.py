@@ -58,6 +58,8 @@ class PreferenceWeights:
     strategy_without_devices: int = 1
     node_affinity: int = 2
     taints: int = 3
+    pod_affinity: int = 2
+    spread: int = 2
     images: int = 1
     balance: int = 1
     unstated: int = 0

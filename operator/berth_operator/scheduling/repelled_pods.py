@@ -1,7 +1,7 @@
-"""A pod with the anti-affinity of the pods that are on nodes: they may keep away one that asks for nothing.
+"""A pod with what the pods that are on nodes say of it: they may keep it away, or would rather have it near.
 
-Which of their terms mean a pod depends on its namespace and labels. So it is found once for each
-decision, and becomes a part of what the pod asks; pods that nothing repels share their questions as ever.
+Which of their terms mean a pod depends on its namespace and labels. So it is found once for each decision,
+and becomes a part of what the pod asks; pods that none of them means share their questions as ever.
 """
 
 import dataclasses
@@ -11,9 +11,14 @@ from berth_operator.scheduling.nodes import facts
 
 
 def applied(pods: pod_index.PodIndex, candidate: queued_pods.Candidate) -> queued_pods.Candidate:
-    """Return a pod that keeps away from the domains whose pods repel it."""
-    if not pods.repels or not (terms := pods.repelling(candidate.namespace, candidate.labels)):
+    """Return a pod that keeps away from where pods repel it, and prefers where they would rather have it."""
+    if pods.say_nothing:
         return candidate
     demand = candidate.demand
-    others = dataclasses.replace(demand.other_pods or facts.OtherPods(), repelled_by=terms)
-    return dataclasses.replace(candidate, demand=dataclasses.replace(demand, other_pods=others))
+    if terms := pods.repelling(candidate.namespace, candidate.labels):
+        others = dataclasses.replace(demand.other_pods or facts.OtherPods(), repelled_by=terms)
+        demand = dataclasses.replace(demand, other_pods=others)
+    if weighted := pods.weighted(candidate.namespace, candidate.labels):
+        preferred = dataclasses.replace(demand.preferred_pods or facts.PreferredPods(), of_others=weighted)
+        demand = dataclasses.replace(demand, preferred_pods=preferred)
+    return candidate if demand is candidate.demand else dataclasses.replace(candidate, demand=demand)

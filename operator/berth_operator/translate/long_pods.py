@@ -70,9 +70,10 @@ class _NodeAffinity(wire.Struct, frozen=True):
 
 
 class _PodAffinity(wire.Struct, frozen=True):
-    """Only what is required."""
+    """What is required of the pods nearby, and what is preferred."""
 
     required: msgspec.Raw = msgspec.field(default=NOTHING, name=REQUIRED)
+    preferred: msgspec.Raw = msgspec.field(default=NOTHING, name=PREFERRED)
 
 
 class _Affinity(wire.Struct, frozen=True):
@@ -110,8 +111,9 @@ _selector: Final = msgspec.json.Decoder(dict[str, str] | None)
 _terms: Final = msgspec.json.Decoder(tuple[raw.SelectorTerm, ...] | None)
 _preferred: Final = msgspec.json.Decoder(tuple[raw.PreferredTerm, ...] | None)
 _tolerations: Final = msgspec.json.Decoder(tuple[raw.Toleration, ...] | None)
-_spreads: Final = msgspec.json.Decoder(tuple[raw.TopologySpreadConstraint, ...])
+_spreads: Final = msgspec.json.Decoder(tuple[raw.TopologySpreadConstraint, ...] | None)
 _pod_terms: Final = msgspec.json.Decoder(tuple[raw.PodAffinityTerm, ...] | None)
+_weighted_pod_terms: Final = msgspec.json.Decoder(tuple[raw.WeightedPodAffinityTerm, ...] | None)
 _volumes: Final = msgspec.json.Decoder(tuple[raw.Volume, ...])
 _port: Final = msgspec.json.Decoder(raw.Port)
 
@@ -143,7 +145,7 @@ def _spec(spec: _PodSpec) -> raw.PodSpec:
         node_selector=_unless_long(_selector, spec.node_selector),
         affinity=_affinity(spec.affinity),
         tolerations=_unless_long(_tolerations, spec.tolerations),
-        topology_spread_constraints=_unless_long(_spreads, lists[spread]),
+        topology_spread_constraints=_unless_long(_spreads, spec.topology_spread_constraints),
         volumes=_if_mentioned(_volumes, spec.volumes, CLAIMS),
         scheduling_gates=(raw.SchedulingGate(""),) if _any(spec.scheduling_gates) else None,
         resource_claims=_presence(spec.resource_claims),
@@ -203,7 +205,11 @@ def _node_affinity(affinity: _Affinity) -> raw.NodeAffinity | None:
 
 
 def _pod_affinity(affinity: _PodAffinity | None) -> raw.PodAffinity | None:
-    return raw.PodAffinity(_unless_long(_pod_terms, _required(affinity))) if affinity is not None else None
+    if affinity is None:
+        return None
+    return raw.PodAffinity(
+        _unless_long(_pod_terms, affinity.required), _unless_long(_weighted_pod_terms, affinity.preferred)
+    )
 
 
 def _required(affinity: _PodAffinity | None) -> msgspec.Raw:

@@ -94,7 +94,8 @@ def _of_node(demand: facts.Demand) -> Iterator[str]:
 
 
 def _selectors(demand: facts.Demand) -> Sequence[facts.PodSelector]:
-    return demand.other_pods.selectors if demand.other_pods is not None else ()
+    others = (one for one in (demand.other_pods, demand.preferred_pods) if one is not None)
+    return [selector for one in others for selector in one.selectors]
 
 
 def _of_selector(selector: facts.PodSelector) -> Iterator[str]:

@@ -1,10 +1,13 @@
 """What a pod requires of other pods: required pod affinity and anti-affinity, and spread that must be kept.
 
+What it only prefers stands in `preferred_pods`, and is written alike.
+
 Labels whose keys a pod lists (`matchLabelKeys`, `mismatchLabelKeys`) become expressions with its own
 values. For pod affinity the API server has done so already, when the pod was created: a key that its selector
 names is left as it is there.
 """
 
+import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
@@ -26,15 +29,21 @@ def of_pod(pod: raw.Pod) -> facts.OtherPods | None:
     if not (near or far or spread):
         return None
     namespace, labels = pod.metadata.namespace, pod.metadata.labels
-    affinity_ = tuple(_term(one, namespace, labels) for one in near)
+    affinity_ = required_affinity(pod)
     return facts.OtherPods(
-        spread=tuple(_spread(one, namespace, labels) for one in spread),
+        spread=tuple(spread_constraint(one, namespace, labels) for one in spread),
         affinity=affinity_,
         self_match=bool(near)
         and all(_expressions_hold(one.selector.expressions, labels) for one in affinity_),
         namespace=namespace if near else "",
         anti_affinity=_terms(far, namespace, labels),
     )
+
+
+def required_affinity(pod: raw.Pod) -> tuple[facts.PodTerm, ...]:
+    """Return the required terms about pods that must be near."""
+    namespace, labels = pod.metadata.namespace, pod.metadata.labels
+    return tuple(term(one, namespace, labels) for one in affinity_terms(pod.spec))
 
 
 def anti_affinity(pod: raw.Pod) -> tuple[facts.PodTerm, ...]:
@@ -73,8 +82,8 @@ def keys(spec: raw.PodSpec) -> frozenset[str]:
     if spec.affinity is None and not spec.topology_spread_constraints:
         return frozenset()
     listed = [one.match_label_keys or () for one in spread_constraints(spec)]
-    for term in (*affinity_terms(spec), *anti_affinity_terms(spec)):
-        listed += [term.match_label_keys or (), term.mismatch_label_keys or ()]
+    for one in (*affinity_terms(spec), *anti_affinity_terms(spec)):
+        listed += [one.match_label_keys or (), one.mismatch_label_keys or ()]
     named = ((*(one.match_labels or ()), *_keys(one.match_expressions)) for one in selectors(spec))
     return frozenset(key for some in (*listed, *named) for key in some)
 
@@ -84,30 +93,31 @@ def _keys(expressions: Iterable[raw.Expression] | None) -> Iterator[str]:
 
 
 def _terms(found: Terms, namespace: str, labels: Labels) -> tuple[facts.PodTerm, ...]:
-    return tuple(dict.fromkeys(_term(one, namespace, labels) for one in found))
+    return tuple(dict.fromkeys(term(one, namespace, labels) for one in found))
 
 
-def _term(term: raw.PodAffinityTerm, namespace: str, labels: Labels) -> facts.PodTerm:
+def term(written: raw.PodAffinityTerm, namespace: str, labels: Labels) -> facts.PodTerm:
     """Return a term; without namespaces of its own it is about those of the pod's namespace."""
-    expressions = _expressions(term.label_selector)
+    expressions = _expressions(written.label_selector)
     if expressions is not None:
         more = (
-            *_of_keys("In", term.match_label_keys or (), labels, expressions),
-            *_of_keys("NotIn", term.mismatch_label_keys or (), labels, expressions),
+            *_of_keys("In", written.match_label_keys or (), labels, expressions),
+            *_of_keys("NotIn", written.mismatch_label_keys or (), labels, expressions),
         )
         expressions = _in_order((*expressions, *more))
-    own = term.namespace_selector is None and not term.namespaces
+    own = written.namespace_selector is None and not written.namespaces
     selector = facts.PodSelector(
-        (namespace,) if own else tuple(sorted(set(term.namespaces or ()))),
+        (namespace,) if own else tuple(sorted(set(written.namespaces or ()))),
         expressions,
-        _expressions(term.namespace_selector),
+        _expressions(written.namespace_selector),
     )
-    return facts.PodTerm(selector, term.topology_key)
+    return facts.PodTerm(selector, written.topology_key)
 
 
-def _spread(
+def spread_constraint(
     constraint: raw.TopologySpreadConstraint, namespace: str, labels: Labels
 ) -> facts.SpreadConstraint:
+    """Return a topology spread constraint, which is about the pods of the pod's namespace."""
     expressions = _expressions(constraint.label_selector)
     if expressions is not None:
         own = _of_keys("In", constraint.match_label_keys or (), labels)
@@ -121,6 +131,13 @@ def _spread(
         honors_affinity=constraint.node_affinity_policy in {None, HONOR},
         honors_taints=constraint.node_taints_policy == HONOR,
     )
+
+
+def soft_constraint(
+    constraint: raw.TopologySpreadConstraint, namespace: str, labels: Labels
+) -> facts.SpreadConstraint:
+    """Return one that may be missed: whether it means the pod itself matters to none of its domains."""
+    return dataclasses.replace(spread_constraint(constraint, namespace, labels), self_match=False)
 
 
 def _of_keys(

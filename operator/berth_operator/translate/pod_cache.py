@@ -18,7 +18,7 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 from berth_crds import aliases, names, requirements
-from berth_operator.translate import device_annotations, other_pods, raw, resizing, resources
+from berth_operator.translate import device_annotations, other_pods, preferred_pods, raw, resizing, resources
 
 MAX_KEY_BYTES: Final = 1 << 14  # Longer keys are replaced by a digest.
 MAX_BYTES: Final = 8 << 20  # Of all short keys together, and of all long ones.
@@ -122,14 +122,12 @@ def waiting_key(pod: raw.Pod) -> bytes:
 
 
 def _seen_by_others(pod: raw.Pod) -> tuple[object, ...]:
-    """Return what else of a pod counts if it requires something of other pods: where it is, and labels."""
+    """Return what else of a pod counts if it says something about others: where it is, and labels."""
     spec = pod.spec
     if spec.affinity is None and not spec.topology_spread_constraints:
         return ()
-    labels = pod.metadata.labels
-    return pod.metadata.namespace, {
-        key: labels[key] for key in sorted(other_pods.keys(spec)) if key in labels
-    }
+    labels, keys = pod.metadata.labels, other_pods.keys(spec) | preferred_pods.keys(spec)
+    return pod.metadata.namespace, {key: labels[key] for key in sorted(keys) if key in labels}
 
 
 def _without_volumes(spec: raw.PodSpec) -> raw.PodSpec:

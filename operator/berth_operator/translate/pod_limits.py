@@ -7,6 +7,7 @@ need: a node has no more than 64 cards.
 """
 
 import itertools
+import operator
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, TypeVar
 
@@ -52,6 +53,8 @@ MAX_NODE_TEXT: Final = 128 << 10  # Characters of labels and taints together.
 MAX_FAULTS: Final = 16  # More than people read at once.
 
 T = TypeVar("T")
+WeightedTerm = tuple[int, raw.PodAffinityTerm]
+Spread = tuple[raw.TopologySpreadConstraint, ...]
 
 
 def check_count(place: str, what: str, found: Sequence[T], most: int) -> Sequence[T]:
@@ -237,6 +240,35 @@ def preferred_terms(terms: Iterable[raw.PreferredTerm]) -> Iterator[raw.Preferre
             return
         if term.weight <= MAX_WEIGHT:
             yield term
+
+
+def preferred_of_pods(terms: Sequence[WeightedTerm], spread: Spread) -> tuple[Sequence[WeightedTerm], Spread]:
+    """Return what a pod prefers of other pods up to the first that is beyond a limit of required terms."""
+    most, sums, kept = (MAX_POD_EXPRESSIONS, MAX_POD_VALUES, MAX_WHERE_TEXT), (0, 0, 0), 0
+    written: list[raw.PodAffinityTerm | raw.TopologySpreadConstraint] = [*(one for _, one in terms), *spread]
+    for one in written[:MAX_POD_TERMS]:
+        sums = tuple(map(operator.add, sums, _sizes(one)))
+        if any(map(operator.gt, sums, most)):
+            break
+        kept += 1
+    return terms[:kept], spread[: max(0, kept - len(terms))]
+
+
+def _sizes(written: raw.PodAffinityTerm | raw.TopologySpreadConstraint) -> tuple[int, int, int]:
+    """Return how many expressions, values and characters a term about other pods has."""
+    if isinstance(written, raw.PodAffinityTerm):
+        listed = tuple(_lists_of((written,)))
+        selectors = [one for one in (written.label_selector, written.namespace_selector) if one is not None]
+    else:
+        listed = (written.match_label_keys or (),)
+        selectors = [written.label_selector] if written.label_selector is not None else []
+    found = [each for one in selectors for each in one.match_expressions or ()]
+    texts = itertools.chain.from_iterable((*listed, *map(_texts_of_selector, selectors)))
+    return (
+        len(found) + sum(len(one.match_labels or ()) for one in selectors),
+        sum(map(len, listed)) + sum(len(one.values or ()) for one in found),
+        len(written.topology_key) + sum(map(len, texts)),
+    )
 
 
 def _texts(spec: raw.PodSpec) -> Iterator[str]:

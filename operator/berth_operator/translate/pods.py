@@ -30,6 +30,7 @@ from berth_operator.translate import (
     other_pods,
     pod_cache,
     pod_limits,
+    preferred_pods,
     raw,
     resizing,
     resources,
@@ -136,6 +137,7 @@ def read_request(pod: raw.Pod) -> PodRequest:
         delivery=delivery.of_pod(pod.spec, request),
         is_counted=delivery.is_counted(pod.spec, request),
         other_pods=other_pods.of_pod(pod),
+        preferred_pods=preferred_pods.of_pod(pod),
     )
     small = small_amounts.find(pod, request)
     without = _without_devices(pod.spec, request)
@@ -195,24 +197,27 @@ class BoundRequest:
     sample: workload.Sample | None
     host_ports: tuple[facts.HostPort, ...] = ()
     anti_affinity: tuple[facts.PodTerm, ...] = ()
+    weighted_terms: tuple[facts.WeightedPodTerm, ...] = ()
 
     @property
     def byte_size(self) -> int:
         """The bytes that it takes in memory."""
         request = memory_estimates.of_bound_request(self.amounts, self.expected, self.host_ports)
-        return request + memory_estimates.of_terms(self.anti_affinity)
+        weighted = [one.term for one in self.weighted_terms]
+        return request + memory_estimates.of_terms([*self.anti_affinity, *weighted])
 
 
 def read_bound_request(pod: raw.Pod) -> BoundRequest:
     """Return the request of a bound pod."""
     amounts, ports = demands.amounts(resizing.effective_spec(pod)), demands.host_ports(pod.spec)
     far = (other_pods.UNREAD,) if pod_limits.many_terms(pod.spec) else other_pods.anti_affinity(pod)
+    weighted = preferred_pods.of_bound(pod)
     pod = _without_others(pod)
     if pod_limits.many_devices(pod.spec):
-        return BoundRequest(held_devices.any_devices(pod.spec), amounts, None, ports, far)
+        return BoundRequest(held_devices.any_devices(pod.spec), amounts, None, ports, far, weighted)
     whole = device_requests.amounts_request(pod)
     teaches = workload.sample(whole, facts.Demand(amounts)) if whole else None
-    return BoundRequest(held_devices.expected_devices(pod, whole), amounts, teaches, ports, far)
+    return BoundRequest(held_devices.expected_devices(pod, whole), amounts, teaches, ports, far, weighted)
 
 
 def _without_others(pod: raw.Pod) -> raw.Pod:
@@ -272,6 +277,7 @@ def read_bound(pod: raw.Pod) -> BoundPod:
         labels=_labels(pod),
         start=pod.status.start_time or "",
         anti_affinity=bound_request.anti_affinity,
+        weighted_terms=bound_request.weighted_terms,
         leaving=bool(pod.metadata.deletion_timestamp),
     )
     only_gpupod = held_devices.needs_gpupod(pod, bound_request.expected, held)
@@ -279,6 +285,7 @@ def read_bound(pod: raw.Pod) -> BoundPod:
     node_selection = _unadmitted(pod)
     large = node_selection is not None or nameless is not None
     weight = memory_estimates.of_labels(hold.labels) + memory_estimates.of_terms(hold.anti_affinity)
+    weight += memory_estimates.of_terms([one.term for one in hold.weighted_terms])
     weight += memory_estimates.of_claims(hold.claims)
     weight += memory_estimates.of_bound(hold, nameless, node_selection) if large else 0
     return BoundPod(hold, held.fault, bound_request.sample, nameless, node_selection, weight)

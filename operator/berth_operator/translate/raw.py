@@ -131,11 +131,21 @@ class PodAffinityTerm(wire.Struct, frozen=True):
     mismatch_label_keys: tuple[str, ...] | None = None
 
 
+class WeightedPodAffinityTerm(wire.Struct, frozen=True):
+    """A term that a pod would rather have met, and how much that counts."""
+
+    weight: int = 0
+    pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
+
+
 class PodAffinity(wire.Struct, frozen=True):
-    """Only what is required; preferences are not read."""
+    """What is required of the pods nearby, and what is preferred."""
 
     required: tuple[PodAffinityTerm, ...] | None = msgspec.field(
         default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    preferred: tuple[WeightedPodAffinityTerm, ...] | None = msgspec.field(
+        default=None, name="preferredDuringSchedulingIgnoredDuringExecution"
     )
 
 

@@ -9,7 +9,7 @@ selects the pod itself, but counts no other.
 
 import dataclasses
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import ClassVar, Final
 
 import numpy as np
@@ -54,7 +54,7 @@ class Skews:
 def skews(query: Query, constraint: facts.SpreadConstraint) -> Skews:
     """Return by how much the domain of each row would be ahead of the one with the fewest."""
     of_rows = topologies.domains(query, constraint.topology_key)
-    counted = np.where(_countable(query, constraint), of_rows, topologies.NO_DOMAIN)
+    counted = np.where(countable(query, constraint, asked(query)), of_rows, topologies.NO_DOMAIN)
     last = int(of_rows.max(initial=0))
     exists = np.bincount(counted, minlength=last + 1) > 0
     exists[topologies.NO_DOMAIN] = False
@@ -67,11 +67,13 @@ def skews(query: Query, constraint: facts.SpreadConstraint) -> Skews:
     return Skews(pods[of_rows] + constraint.self_match - fewest, of_rows != topologies.NO_DOMAIN)
 
 
-def _countable(query: Query, constraint: facts.SpreadConstraint) -> node_table.Mask:
-    """Return the rows on which pods count, and whose domains exist."""
+def countable(
+    query: Query, constraint: facts.SpreadConstraint, constraints: Iterable[facts.SpreadConstraint]
+) -> node_table.Mask:
+    """Return the rows on which pods count, and whose domains exist: with the labels of all constraints."""
     inventory, selection = query.inventory, query.question.demand.node_selection
     mask = inventory.table.has_node[: inventory.size].copy()
-    for one in asked(query):
+    for one in constraints:
         mask &= topologies.domains(query, one.topology_key) != topologies.NO_DOMAIN
     if constraint.honors_affinity and (selection.selector or selection.affinity is not None):
         mask &= inventory.node_labels().matching(selection)

@@ -173,7 +173,7 @@ class PodSelector:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PodTerm:
-    """A required term of a pod affinity or anti-affinity: pods, and the label that makes nodes one domain.
+    """A term of a pod affinity or anti-affinity: pods, and the label that makes nodes one domain.
 
     Without a key each node is a domain of its own, whatever its labels are.
     """
@@ -184,7 +184,7 @@ class PodTerm:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SpreadConstraint:
-    """A topology spread constraint that must be met.
+    """A topology spread constraint, which must be met or is only preferred.
 
     `self_match` is whether the pod itself is one of those that are counted. `honors_affinity` and
     `honors_taints` leave out the nodes on which the pod may not run for that reason.
@@ -229,6 +229,50 @@ class OtherPods:
         return sum(one.size for one in (*self.selectors, *repelling))
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class WeightedPodTerm:
+    """A term about pods near a node, and how much it counts; below zero the pod would rather be away."""
+
+    weight: int
+    term: PodTerm
+
+
+def weighted_terms(
+    required: tuple[PodTerm, ...], preferred: tuple[WeightedPodTerm, ...]
+) -> tuple[WeightedPodTerm, ...]:
+    """Return how a pod on a node weighs others: what it prefers, and what it required by the weight 1.
+
+    That is the weight that kube-scheduler gives to required affinity by default (`hardPodAffinityWeight`).
+    """
+    if not required:
+        return preferred
+    return *(WeightedPodTerm(1, term) for term in required if term.topology_key), *preferred
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PreferredPods:
+    """Near which pods a pod would rather be, and how it would rather be spread; it is required of no node.
+
+    `of_others` are terms that pods on nodes have and that mean this pod: they are no part of the pod itself
+    and are found for each decision (`repelled_pods`).
+    """
+
+    terms: tuple[WeightedPodTerm, ...] = ()
+    spread: tuple[SpreadConstraint, ...] = ()
+    of_others: frozenset[WeightedPodTerm] = frozenset()
+
+    @property
+    def selectors(self) -> tuple[PodSelector, ...]:
+        """Which pods the pod's own preferences are about."""
+        return *(one.term.selector for one in self.terms), *(one.selector for one in self.spread)
+
+    @property
+    def size(self) -> int:
+        """How many things are named, which is what it takes of memory."""
+        of_others = (one.term.selector for one in self.of_others)
+        return sum(one.size for one in (*self.selectors, *of_others))
+
+
 ClaimKey = tuple[str, str]  # The namespace and the name of a PersistentVolumeClaim.
 
 
@@ -256,7 +300,8 @@ class Demand:
     that pods of one kind share one answer. `delivery` says how its containers can get their cards;
     `is_counted` says that a container asks for a resource which the agent's device plugin serves.
     `other_pods` is what it requires of other pods; None for nothing.
-    `preferred` are the terms of its preferred node affinity. `images` has one name for each container; they
+    `preferred` are the terms of its preferred node affinity, and `preferred_pods` is what it would
+    rather have of other pods; None for nothing. `images` has one name for each container; they
     are not compared, because they only choose between nodes when a question has been answered, and so pods
     with other images share the answer.
     """
@@ -270,12 +315,20 @@ class Demand:
     other_pods: OtherPods | None = None
     claims: tuple[PodClaim, ...] = ()
     preferred: tuple[PreferredTerm, ...] = ()
+    preferred_pods: PreferredPods | None = None
     images: tuple[str, ...] = dataclasses.field(default=(), compare=False)
+
+    @property
+    def weighted_terms(self) -> tuple[WeightedPodTerm, ...]:
+        """How the pod, once it is on a node, weighs pods that come later (`weighted_terms`)."""
+        required = self.other_pods.affinity if self.other_pods is not None else ()
+        preferred = self.preferred_pods.terms if self.preferred_pods is not None else ()
+        return weighted_terms(required, preferred)
 
     @property
     def size(self) -> int:
         """How many things are named, which is what it takes of memory."""
-        others = self.other_pods.size if self.other_pods is not None else 0
+        others = sum(one.size for one in (self.other_pods, self.preferred_pods) if one is not None)
         lists = (
             self.amounts,
             self.device_resources,

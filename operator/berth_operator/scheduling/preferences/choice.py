@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from berth_operator.scheduling import node_table, questions
+from berth_operator.scheduling.constraints import registry as constraints
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.policy import PreferenceWeights
@@ -58,12 +59,15 @@ def _points(
 ) -> node_table.Scores:
     """Return the points of all preferences together, each times its weight, by position."""
     weights = cached.policy.preferences
+    passes = _passing(inventory, question, cached.passes)
     query = Query(inventory, inventory.all_rows, question)
     stated, unstated, most = np.zeros(len(cached.score)), np.zeros(len(cached.score)), 0
     for one in (*map(registry.BY_NAME.__getitem__, cached.preferences), *of_this_pod):
         weight = getattr(weights, one.name)
-        raw = cached.raw.get(one.name)
-        parts = _parts(one, _by_position(inventory, one.raw(query)) if raw is None else raw, cached.passes)
+        if one.of_each_pod or passes is None:
+            parts = _by_position(inventory, one.raw(query))
+        else:
+            parts = _parts(one, cached.raw.get(one.name), passes, query)
         if one.stated:
             stated += weight * parts
         else:
@@ -80,13 +84,34 @@ def _by_position(inventory: Inventory, raw: node_table.Scores) -> node_table.Sco
     return figures
 
 
-def _parts(one: Preference, raw: node_table.Scores, passes: node_table.Mask | None) -> node_table.Scores:
+def _passing(
+    inventory: Inventory, question: questions.Question, passes: node_table.Mask | None
+) -> node_table.Mask | None:
+    """Return which nodes pass the filters, those that ask about pods elsewhere included, by position."""
+    if passes is None or question.demand.other_pods is None:
+        return passes
+    mask = constraints.feasible_for_other_pods(Query(inventory, inventory.all_rows, question))
+    if mask is None:
+        return passes
+    found = passes.copy()
+    found[inventory.name_positions()[~mask]] = False
+    return found
+
+
+def _parts(
+    one: Preference, raw: node_table.Scores | None, passes: node_table.Mask, query: Query
+) -> node_table.Scores:
     """Return the parts from 0 to 1, normalised over the nodes that pass the filters."""
-    if passes is None or one.of_each_pod:
-        return raw
-    parts = np.zeros(len(raw))
-    if passes.any():
+    parts = np.zeros(len(passes))
+    if not passes.any():
+        return parts
+    if raw is not None:
         parts[passes] = one.normalised(raw[passes])
+        return parts
+    positions = query.inventory.name_positions()
+    rows = np.flatnonzero(passes[positions])
+    found = one.raw(Query(query.inventory, rows, query.question))
+    parts[positions[rows]] = one.normalised(found)
     return parts
 
 

@@ -28,6 +28,12 @@ def below_the_most(raw: node_table.Scores) -> node_table.Scores:
     return parts
 
 
+def between_least_and_most(raw: node_table.Scores) -> node_table.Scores:
+    """Return where each figure is between the least (0) and the most (1); zeros if all are equal."""
+    least, most = raw.min(), raw.max()
+    return (raw - least) / (most - least) if most > least else np.zeros(len(raw))
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Preference:
     """One preference.
@@ -35,9 +41,9 @@ class Preference:
     `name` is that of its weight in `policy.PreferenceWeights`. `raw` returns a figure for each node of a
     query, and `normalised` makes parts from 0 to 1 of the figures of all nodes that pass the filters. The
     figures of one that depends on the NODE alone are remembered with the scores; those of one that depends on
-    the CLUSTER are asked anew each time. With `of_each_pod` pods with the same question may have other
-    figures. `stated` is whether people say so, of the pod or of a node: then it counts before what nobody has
-    said.
+    the CLUSTER are asked anew each time, of the nodes that pass the filters. With `of_each_pod` pods with the
+    same question may have other figures. `stated` is whether people say so, of the pod or of a node: then it
+    counts before what nobody has said.
     """
 
     name: str

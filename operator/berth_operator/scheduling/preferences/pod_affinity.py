@@ -1,0 +1,53 @@
+"""Preferred pod affinity and anti-affinity, by the rules of kube-scheduler's plugin InterPodAffinity.
+
+For each term, a node has the term's weight as often as there are pods in its domain that the term means; of
+anti-affinity the weight is below zero. Terms of pods on nodes that mean the asking pod count likewise, as
+often as there are such pods; those of required affinity have the weight 1. A node without the label of a term
+has nothing of it. The node with the largest sum has all points, the one with the smallest none. Pods that are
+being deleted still count.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from berth_operator.scheduling import node_table, questions
+from berth_operator.scheduling.constraints import topologies
+from berth_operator.scheduling.constraints.constraint import DependsOn
+from berth_operator.scheduling.constraints.query import Query
+from berth_operator.scheduling.inventory import Inventory
+from berth_operator.scheduling.nodes import facts
+from berth_operator.scheduling.preferences.preference import Preference, between_least_and_most
+
+
+def applies_to(_: Inventory, question: questions.Question) -> bool:
+    """Whether the pod has such a term, or a pod on a node has one that means it."""
+    preferred = question.demand.preferred_pods
+    return preferred is not None and bool(preferred.terms or preferred.of_others)
+
+
+def raw(query: Query) -> node_table.Scores:
+    """Return for each node the weights of the terms, as often as pods are nearby that they mean."""
+    preferred, pods = query.question.demand.preferred_pods or facts.PreferredPods(), query.inventory.pods
+    found = np.zeros(query.height)
+    for one in preferred.terms:
+        found += _weights(query, one, topologies.counts(query, one.term.selector))
+    for one in preferred.of_others:
+        found += _weights(query, one, pods.counts_of(one, query.inventory.size))
+    return found
+
+
+def _weights(query: Query, one: facts.WeightedPodTerm, counts: node_table.Numbers) -> node_table.Numbers:
+    """Return the weight of a term for each node, as often as was counted in its domain."""
+    of_rows = topologies.domains(query, one.term.topology_key)
+    weights: node_table.Numbers = one.weight * topologies.sums(counts, of_rows)[of_rows[query.rows]]
+    return weights
+
+
+PREFERENCE: Final = Preference(
+    name="pod_affinity",
+    applies_to=applies_to,
+    raw=raw,
+    normalised=between_least_and_most,
+    depends_on=DependsOn.CLUSTER,
+)
