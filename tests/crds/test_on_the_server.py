@@ -75,6 +75,8 @@ def test_a_policy_shows_every_rule_that_holds(objects: example_objects.ExampleOb
             "taints": 3,
             "images": 1,
             "balance": 1,
+            "podAffinity": 2,
+            "spread": 2,
         },
         "agents": {"graceSeconds": 40, "unknownSeconds": 20, "loadSeconds": 30, "taint": False},
         "load": {"source": "agents"},
