@@ -68,6 +68,16 @@ def test_a_policy_shows_every_rule_that_holds(objects: example_objects.ExampleOb
     assert objects.read(made)["spec"] == {
         "strategy": "fragmentation",
         "weights": {"core": 2, "memory": 1},
+        "preferences": {
+            "strategy": 100,
+            "strategyWithoutDevices": 1,
+            "nodeAffinity": 2,
+            "taints": 3,
+            "podAffinity": 2,
+            "spread": 2,
+            "images": 1,
+            "balance": 1,
+        },
         "agents": {"graceSeconds": 40, "unknownSeconds": 20, "loadSeconds": 30, "taint": False},
         "load": {"source": "agents"},
         "priorities": {},
