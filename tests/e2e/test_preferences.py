@@ -46,3 +46,48 @@ async def test_preferences_choose_among_nodes_that_fit(stage: Stage) -> None:
         "plain": "wish-c",
         "last": "wish-a",
     }
+
+
+def wish(kind: str, app: str) -> dict[str, Any]:
+    """Write a preferred term about the pods of an application in the zone, as a part of an affinity."""
+    term = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": app}}}
+    return {
+        kind: {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 10, "podAffinityTerm": term}]}
+    }
+
+
+async def test_preferences_about_other_pods(stage: Stage) -> None:
+    """Near, away and spread, by what the pod says or a pod there says of it; none keeps it waiting."""
+    zones = {"other-a": "a", "other-b": "b", "other-c": "c"}
+    await stage.machines(*(kubelet.FakeNode(name, {"zone": zone}) for name, zone in zones.items()))
+    await stage.agent(**dict.fromkeys(zones, "2xT4"))
+    await stage.until_ready(*zones)
+    evenly = {
+        "maxSkew": 1,
+        "topologyKey": "zone",
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+    }
+
+    await stage.placed(labelled("web", "web"))
+    apart = wish("podAntiAffinity", "web") | wish("podAffinity", "guest")
+    await stage.placed(pod("away", affinity=apart))
+    await stage.placed(labelled("guest", "guest"))
+    # Zone b is full now, and the pods of web are in zone a.
+    await stage.placed(labelled("spread", "web", topologySpreadConstraints=[evenly]))
+    await stage.placed(pod("near", affinity=wish("podAffinity", "guest")))
+
+    assert await stage.bound() == {
+        "web": "other-a",
+        "away": "other-b",
+        "guest": "other-b",
+        "spread": "other-c",
+        "near": "other-a",
+    }
+
+
+def labelled(name: str, app: str, **spec: Any) -> dict[str, Any]:
+    """Write a pod of an application."""
+    found = pod(name, **spec)
+    found["metadata"]["labels"] = {"app": app}
+    return found

@@ -215,6 +215,17 @@ def test_on_which_nodes_pods_count_for_spread(
     assert max(found, key=lambda name: found[name]) == max(expected, key=lambda name: expected[name])
 
 
+def test_a_host_counts_by_itself() -> None:
+    """Though another node has the same label, as kube-scheduler counts by node and not by that label."""
+    both = Both(node("n1"), node("n2", **{HOST: "n1"}), node("n3"), web("w", "n1"), web("v", "n3"))
+    asks, names = pod(topologySpreadConstraints=[softly(HOST)]), ("n1", "n2", "n3")
+
+    found = parts(both, "spread", asks, names)
+
+    assert found == {"n1": 0, "n2": 1, "n3": 0}
+    assert found == plain_pod_preferences.spread_parts(both.plain, asks, names)
+
+
 # ---------------------------------------------------------------- the choice
 
 

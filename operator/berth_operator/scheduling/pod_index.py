@@ -307,9 +307,9 @@ class PodIndex:
 
     def counts_of(self, term: facts.WeightedPodTerm, size: int) -> node_table.Numbers:
         """Return how often pods have a weighted term, on each of so many rows."""
-        counts = np.zeros(size, dtype=np.int64)
-        for row, count in self._weighted.rows(term).items():
-            counts[row] = count
+        counts, rows = np.zeros(size, dtype=np.int64), self._weighted.rows(term)
+        at = np.fromiter(rows, np.int64, len(rows))
+        counts[at] = np.fromiter(rows.values(), np.int64, len(rows))
         return counts
 
 
