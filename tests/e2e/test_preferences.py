@@ -23,10 +23,10 @@ async def test_preferences_choose_among_nodes_that_fit(stage: Stage) -> None:
             for name, zone in zones.items()
         )
     )
-    await stage.agent(**dict.fromkeys(zones, "2xT4"))
-    await stage.until_ready(*zones)
     image = {"names": [IMAGE], "sizeBytes": 9 << 30}
     await stage.patch(resources.NODES, "wish-c", {"status": {"images": [image]}}, sub="status")
+    await stage.agent(**dict.fromkeys(zones, "2xT4"))
+    await stage.until_ready(*zones)
 
     in_b = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["b"]}]}
     terms = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 10, "preference": in_b}]}
@@ -35,7 +35,8 @@ async def test_preferences_choose_among_nodes_that_fit(stage: Stage) -> None:
     large["spec"]["containers"][0]["image"] = IMAGE
     await stage.placed(large)
     await stage.placed(pod("zone", **wish))
-    await stage.placed(pod("zone-again", **wish), pod("plain"))
+    await stage.placed(pod("zone-again", **wish))
+    await stage.placed(pod("plain"))
     # Zone b is full now, and zone c has no card left: of what is tainted softly the pod gets what it needs.
     await stage.placed(pod("last", 2, **wish))
 
