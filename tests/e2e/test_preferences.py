@@ -1,16 +1,26 @@
 """What pods and nodes only prefer, by objects as people write them."""
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
+from berth_crds import names
 from berth_crds.client import resources
 from e2e.stage import Stage, pod
 from support import kubelet
 
-pytestmark = pytest.mark.usefixtures("leader")
+pytestmark = pytest.mark.usefixtures("leader", "fragmentation")
 
 IMAGE = "registry.example.com/training/large:1"
+
+
+@pytest.fixture
+async def fragmentation(stage: Stage) -> AsyncIterator[None]:
+    """Have the strategy of the policy not care how full the cards of a node are."""
+    await stage.patch(resources.POLICIES, names.DEFAULT_POLICY, {"spec": {"strategy": "fragmentation"}})
+    yield
+    await stage.patch(resources.POLICIES, names.DEFAULT_POLICY, {"spec": {"strategy": "binpack"}})
 
 
 async def test_preferences_choose_among_nodes_that_fit(stage: Stage) -> None:
