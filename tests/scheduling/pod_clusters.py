@@ -23,6 +23,7 @@ HOST: Final = "kubernetes.io/hostname"
 REQUIRED: Final = plain_pod_rules.REQUIRED
 PREFERRED: Final = plain_pod_preferences.PREFERRED
 AWAY: Final = "podAntiAffinity"
+WEB: Final = {"app": "web"}
 
 
 def node(name: str, zone: str = "", *, taints: Sequence[str] = (), **labels: str) -> Body:
@@ -197,3 +198,11 @@ def parts(both: Both, name: str, body: Body, passing: Collection[str]) -> dict[s
     rows = np.array([both.inventory.index[one] for one in names])
     raw = preference.raw(Query(both.inventory, rows, query.question))
     return dict(zip(names, preference.normalised(raw).tolist(), strict=True))
+
+
+def web(name: str, at: str, **fields: Any) -> Body:
+    """Write a pod of the application on a node."""
+    return pod(name, at, **{"labels": WEB, **fields})
+
+
+FOUR_NODES: Final = (node("n1", "a"), node("n2", "a"), node("n3", "b"), node("n4"))

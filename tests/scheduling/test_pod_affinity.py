@@ -10,7 +10,9 @@ from berth_operator.scheduling.search import Search
 from scheduling import plain_pod_rules
 from scheduling.placements import RULES
 from scheduling.pod_clusters import (
+    FOUR_NODES,
     HOST,
+    WEB,
     ZONE,
     Body,
     Both,
@@ -21,144 +23,138 @@ from scheduling.pod_clusters import (
     pod,
     selecting,
     term,
+    web,
 )
 
-WEB: Final = {"app": "web"}
-TWO_ZONES: Final = (node("n1", "a"), node("n2", "a"), node("n3", "b"), node("n4"))
 ALL: Final = {"n1", "n2", "n3", "n4"}
-
-
-def web(name: str, at: str, **fields: object) -> Body:
-    """Write a pod of the application on a node."""
-    return pod(name, at, **{"labels": WEB, **fields})  # type: ignore[arg-type]
 
 
 CASES: Final[dict[str, tuple[tuple[Body, ...], Body, set[str]]]] = {
     "affinity takes the domain of the pod": (
-        (*TWO_ZONES, web("w", "n1")),
+        (*FOUR_NODES, web("w", "n1")),
         pod(affinity=near(term())),
         {"n1", "n2"},
     ),
-    "affinity to no pod takes no node": (TWO_ZONES, pod(affinity=near(term())), set()),
+    "affinity to no pod takes no node": (FOUR_NODES, pod(affinity=near(term())), set()),
     "the first pod of its own kind may go anywhere that has the label": (
-        TWO_ZONES,
+        FOUR_NODES,
         pod(labels=WEB, affinity=near(term())),
         {"n1", "n2", "n3"},
     ),
     "the second one goes where the first is": (
-        (*TWO_ZONES, web("w", "n3")),
+        (*FOUR_NODES, web("w", "n3")),
         pod(labels=WEB, affinity=near(term())),
         {"n3"},
     ),
     "a pod outside all domains leaves the rule of the first": (
-        (*TWO_ZONES, web("w", "n4")),
+        (*FOUR_NODES, web("w", "n4")),
         pod(labels=WEB, affinity=near(term())),
         {"n1", "n2", "n3"},
     ),
     "the rule of the first asks for all of its terms": (
-        TWO_ZONES,
+        FOUR_NODES,
         pod(labels=WEB, affinity=near(term(), term(selector=selecting(tier="x")))),
         set(),
     ),
     "a pod whose terms are about other namespaces is not the first of its kind": (
-        TWO_ZONES,
+        FOUR_NODES,
         pod(labels=WEB, affinity=near(term(namespaces=["other"]))),
         set(),
     ),
     "one pod must meet all terms": (
-        (*TWO_ZONES, web("w", "n1"), pod("v", "n1", labels={"tier": "x"})),
+        (*FOUR_NODES, web("w", "n1"), pod("v", "n1", labels={"tier": "x"})),
         pod(affinity=near(term(), term(selector=selecting(tier="x")))),
         set(),
     ),
     "two terms mean two domains": (
-        (*TWO_ZONES, web("w", "n1")),
+        (*FOUR_NODES, web("w", "n1")),
         pod(affinity=near(term(), term(HOST))),
         {"n1"},
     ),
     "affinity counts pods that are being deleted": (
-        (*TWO_ZONES, web("w", "n1", leaving=True)),
+        (*FOUR_NODES, web("w", "n1", leaving=True)),
         pod(affinity=near(term())),
         {"n1", "n2"},
     ),
     "a term is about its own namespace": (
-        (*TWO_ZONES, web("w", "n1", namespace="other")),
+        (*FOUR_NODES, web("w", "n1", namespace="other")),
         pod(affinity=near(term())),
         set(),
     ),
     "or about those that it names": (
-        (*TWO_ZONES, web("w", "n1", namespace="other"), web("v", "n3")),
+        (*FOUR_NODES, web("w", "n1", namespace="other"), web("v", "n3")),
         pod(affinity=near(term(namespaces=["other"]))),
         {"n1", "n2"},
     ),
     "or about all of them": (
-        (*TWO_ZONES, web("w", "n1", namespace="other"), web("v", "n3")),
+        (*FOUR_NODES, web("w", "n1", namespace="other"), web("v", "n3")),
         pod(affinity=near(term(namespaceSelector={}))),
         {"n1", "n2", "n3"},
     ),
     "or about those with a label": (
-        (*TWO_ZONES, web("w", "n1", namespace="blue"), web("v", "n3")),
+        (*FOUR_NODES, web("w", "n1", namespace="blue"), web("v", "n3")),
         pod(affinity=near(term(namespaceSelector=selecting(team="blue")))),
         {"n1", "n2"},
     ),
     "or about those of a name, by the label that each has": (
-        (*TWO_ZONES, web("w", "n1", namespace="other"), web("v", "n3")),
+        (*FOUR_NODES, web("w", "n1", namespace="other"), web("v", "n3")),
         pod(affinity=near(term(namespaceSelector={"matchLabels": {"kubernetes.io/metadata.name": "other"}}))),
         {"n1", "n2"},
     ),
     "named ones and those with a label are both meant": (
-        (*TWO_ZONES, web("w", "n1", namespace="blue"), web("v", "n3", namespace="other")),
+        (*FOUR_NODES, web("w", "n1", namespace="blue"), web("v", "n3", namespace="other")),
         pod(affinity=near(term(namespaces=["other"], namespaceSelector=selecting(team="blue")))),
         {"n1", "n2", "n3"},
     ),
     "an empty selector means all pods": (
-        (*TWO_ZONES, pod("w", "n1")),
+        (*FOUR_NODES, pod("w", "n1")),
         pod(affinity=near(term(selector={}))),
         {"n1", "n2"},
     ),
     "without a selector none is meant": (
-        (*TWO_ZONES, web("w", "n1")),
+        (*FOUR_NODES, web("w", "n1")),
         pod(labels=WEB, affinity=near({"topologyKey": ZONE})),
         set(),
     ),
     "anti-affinity keeps out of the domain": (
-        (*TWO_ZONES, web("w", "n1")),
+        (*FOUR_NODES, web("w", "n1")),
         pod(affinity=far(term())),
         {"n3", "n4"},
     ),
-    "anti-affinity by host": ((*TWO_ZONES, web("w", "n1")), pod(affinity=far(term(HOST))), ALL - {"n1"}),
+    "anti-affinity by host": ((*FOUR_NODES, web("w", "n1")), pod(affinity=far(term(HOST))), ALL - {"n1"}),
     "anti-affinity to itself alone keeps nothing out": (
-        TWO_ZONES,
+        FOUR_NODES,
         pod(labels=WEB, affinity=far(term())),
         ALL,
     ),
     "each term of anti-affinity counts by itself": (
-        (*TWO_ZONES, web("w", "n1"), pod("v", "n3", labels={"tier": "x"})),
+        (*FOUR_NODES, web("w", "n1"), pod("v", "n3", labels={"tier": "x"})),
         pod(affinity=far(term(), term(HOST, selector=selecting(tier="x")))),
         {"n4"},
     ),
     "a pod there keeps others away": (
-        (*TWO_ZONES, pod("w", "n1", affinity=far(term()))),
+        (*FOUR_NODES, pod("w", "n1", affinity=far(term()))),
         pod(labels=WEB),
         {"n3", "n4"},
     ),
     "but not those that it does not mean": (
-        (*TWO_ZONES, pod("w", "n1", affinity=far(term()))),
+        (*FOUR_NODES, pod("w", "n1", affinity=far(term()))),
         pod(labels={"app": "db"}),
         ALL,
     ),
     "a pod there without the label keeps nothing away": (
-        (*TWO_ZONES, pod("w", "n4", affinity=far(term()))),
+        (*FOUR_NODES, pod("w", "n4", affinity=far(term()))),
         pod(labels=WEB),
         ALL,
     ),
     "a pod there means pods by the labels of their namespace": (
-        (*TWO_ZONES, pod("w", "n1", affinity=far(term(namespaceSelector=selecting(team="blue"))))),
+        (*FOUR_NODES, pod("w", "n1", affinity=far(term(namespaceSelector=selecting(team="blue"))))),
         pod(labels=WEB, namespace="blue"),
         {"n3", "n4"},
     ),
     "its preference keeps nothing away": (
         (
-            *TWO_ZONES,
+            *FOUR_NODES,
             pod(
                 "w",
                 "n1",
@@ -175,13 +171,13 @@ CASES: Final[dict[str, tuple[tuple[Body, ...], Body, set[str]]]] = {
         ALL,
     ),
     "matchLabelKeys mean pods of the same revision": (
-        (*TWO_ZONES, web("w", "n1", labels=WEB | {"rev": "1"}), web("v", "n3", labels=WEB | {"rev": "2"})),
+        (*FOUR_NODES, web("w", "n1", labels=WEB | {"rev": "1"}), web("v", "n3", labels=WEB | {"rev": "2"})),
         pod(labels=WEB | {"rev": "2"}, affinity=near(term(matchLabelKeys=["rev"]))),
         {"n3"},
     ),
     "mismatchLabelKeys mean pods of other tenants": (
         (
-            *TWO_ZONES,
+            *FOUR_NODES,
             web("w", "n1", labels=WEB | {"tenant": "a"}),
             web("v", "n3", labels=WEB | {"tenant": "b"}),
         ),
@@ -189,7 +185,7 @@ CASES: Final[dict[str, tuple[tuple[Body, ...], Body, set[str]]]] = {
         {"n3", "n4"},
     ),
     "other operators are those of label selectors": (
-        (*TWO_ZONES, web("w", "n1"), pod("v", "n3", labels={"tier": "x"})),
+        (*FOUR_NODES, web("w", "n1"), pod("v", "n3", labels={"tier": "x"})),
         pod(affinity=far(term(selector={"matchExpressions": [{"key": "tier", "operator": "DoesNotExist"}]}))),
         {"n3", "n4"},
     ),
@@ -215,7 +211,7 @@ def test_each_rule(there: tuple[Body, ...], asks: Body, expected: set[str]) -> N
 def test_labels_of_a_namespace_count_as_they_are_now() -> None:
     """For a term of the asking pod and for one of a pod there alike, whoever asked before."""
     blue = term(namespaceSelector=selecting(team="blue"))
-    both = both_of((*TWO_ZONES, web("w", "n1", namespace="red"), pod("v", "n3", affinity=far(blue))))
+    both = both_of((*FOUR_NODES, web("w", "n1", namespace="red"), pod("v", "n3", affinity=far(blue))))
     near_blue, red = pod(affinity=near(blue)), pod(labels=WEB, namespace="red")
     assert (both.feasible(near_blue), both.feasible(red)) == (set(), ALL)
 
@@ -283,7 +279,7 @@ def test_affinity_that_no_pod_meets() -> None:
     """It could be dropped; no end of a pod would help."""
     waiting = candidate(pod(affinity=near(term())))
 
-    found = explain.explain(Search(Both(*TWO_ZONES).inventory), waiting, policy=RULES)
+    found = explain.explain(Search(Both(*FOUR_NODES).inventory), waiting, policy=RULES)
 
     assert explain.sentence(found, waiting) == (
         f"0/4 nodes are available: 4 didn't match pod affinity rules ({ZONE}). "

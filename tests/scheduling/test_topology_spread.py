@@ -12,6 +12,7 @@ from scheduling import plain_pod_rules
 from scheduling.placements import RULES
 from scheduling.pod_clusters import (
     HOST,
+    WEB,
     ZONE,
     Body,
     Both,
@@ -22,18 +23,13 @@ from scheduling.pod_clusters import (
     read_node,
     selecting,
     spread,
+    web,
 )
 from support import builders, ledgers
 
-WEB: Final = {"app": "web"}
 TWO_ZONES: Final = (node("n1", "a"), node("n2", "a"), node("n3", "b"))
 ALL: Final = {"n1", "n2", "n3"}
 FULL: Final[Body] = {"status": {"allocatable": {}}}
-
-
-def web(name: str, at: str, **fields: Any) -> Body:
-    """Write a pod of the application on a node."""
-    return pod(name, at, labels=WEB, **fields)
 
 
 def asking(*constraints: Body, labels: dict[str, str] = WEB, **spec: Any) -> Body:

@@ -11,7 +11,9 @@ from berth_operator.scheduling.search import Search
 from berth_operator.translate import other_pods
 from scheduling.placements import RULES
 from scheduling.pod_clusters import (
+    FOUR_NODES,
     HOST,
+    WEB,
     ZONE,
     Body,
     Both,
@@ -25,17 +27,11 @@ from scheduling.pod_clusters import (
     read_node,
     selecting,
     term,
+    web,
 )
 from support import ledgers
 
-WEB: Final = {"app": "web"}
-TWO_ZONES: Final = (node("n1", "a"), node("n2", "a"), node("n3", "b"), node("n4"))
 ALL: Final = {"n1", "n2", "n3", "n4"}
-
-
-def web(name: str, at: str, **fields: object) -> Body:
-    """Write a pod of the application on a node."""
-    return pod(name, at, **{"labels": WEB, **fields})  # type: ignore[arg-type]
 
 
 def test_the_pod_that_it_wants_to_be_near_lets_it_in() -> None:
@@ -98,7 +94,7 @@ def test_a_placed_pod_repels_the_next_before_it_is_bound() -> None:
 
 
 def name_hosts(ledger: Ledger, number: int) -> None:
-    """Give a node of a ledger the label that kubelets give."""
+    """Let a node of a ledger have the label that kubelets give."""
     ledger.node_seen(read_node(node(f"n{number}")))
 
 
@@ -119,7 +115,7 @@ def waits(ledger: Ledger, body: Body, *, hosts: int) -> None:
 
 def test_labels_that_are_not_known_let_nothing_in() -> None:
     """A pod for whose labels there was no room may be any: who asks about its namespace waits."""
-    both = Both(*TWO_ZONES)
+    both = Both(*FOUR_NODES)
     unknown = hold(pod("w", "n1"))
     both.inventory.charge(
         type(unknown)(unknown.uid, unknown.title, unknown.node, unknown.amounts, labels_known=False)
@@ -138,7 +134,7 @@ def test_labels_that_are_not_known_let_nothing_in() -> None:
 def test_a_pod_that_says_too_much_keeps_others_off_its_node() -> None:
     """Its terms are not read, and what is not known is not assumed to let anything in."""
     many = far(*(term(selector=selecting(app=f"a{number}")) for number in range(100)))
-    both = Both(*TWO_ZONES, pod("w", "n1", affinity=many))
+    both = Both(*FOUR_NODES, pod("w", "n1", affinity=many))
 
     assert hold(pod("w", "n1", affinity=many)).anti_affinity == (other_pods.UNREAD,)
     assert both.feasible(pod()) == ALL - {"n1"}
@@ -161,7 +157,7 @@ def test_a_pod_that_its_kubelet_may_refuse_counts() -> None:
 
 def test_pods_that_differ_in_other_pods_alone_share_their_scores() -> None:
     """What they require of others is asked anew each time, so a new application costs no new scores."""
-    both = Both(*TWO_ZONES)
+    both = Both(*FOUR_NODES)
     search = Search(both.inventory)
 
     for app in ("web", "db", ""):

@@ -220,7 +220,7 @@ class VolumeBinder:
         return Failed(f"the volume of claim {claim[1]} was not there within {LONGEST_SECONDS:g} s", claim)
 
     def _report(self, step: _Step, waiting: Waiting) -> None:
-        """Tell what a pod waits for, once it takes long."""
+        """Report what a pod waits for, once it takes long."""
         late = self._clock() - step.began >= REPORTED_AFTER_SECONDS
         if late and waiting.message not in {"", step.reported}:
             step.reported = waiting.message
