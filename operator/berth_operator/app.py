@@ -25,6 +25,7 @@ from berth_operator.engine import (
     bind_declarer,
     bind_sender,
     decision_records,
+    decision_reporter,
     device_audit,
     garbage_collection,
     inventory_metrics,
@@ -267,19 +268,20 @@ class Operator:
         garbage_collection.settle()
 
     async def _decide(self, term: elector.Term, stop: asyncio.Event, others: list[asyncio.Task[Any]]) -> None:
-        limits = bind_sender.Limits(
-            binds_at_once=self._settings.binds_at_once,
-            binds_per_second=self._settings.binds_per_second,
-            bind_deadline=binding_writer.SERVER_SECONDS,
-        )
         loop_ = self._loop = loop.Loop(
             self._ledger,
             binding_writer.BindingWriter(
                 self._session, self._ledger, self._leader, term=term.name, clock=self._clock
             ),
-            self._status_writer,
+            decision_reporter.DecisionReporter(
+                self._ledger, self._status_writer, clock=self._clock, cpu_clock=time.thread_time
+            ),
             clock=self._clock,
-            bind_limits=limits,
+            bind_limits=bind_sender.Limits(
+                binds_at_once=self._settings.binds_at_once,
+                binds_per_second=self._settings.binds_per_second,
+                bind_deadline=binding_writer.SERVER_SECONDS,
+            ),
             records=self._records,
         )
         self._leading, self._binds_ended = True, False

@@ -21,7 +21,7 @@ import msgspec
 from bench import pod_generator
 from berth_crds import wire
 from berth_crds.client import watch
-from berth_operator.engine import bind_sender, loop, ports
+from berth_operator.engine import bind_sender, decision_reporter, loop, ports
 from berth_operator.engine.ledger import Ledger
 from berth_operator.http_api import views
 from berth_operator.kube import sinks
@@ -192,7 +192,9 @@ class InMemoryOperator:
         self.loop = loop.Loop(
             self.ledger,
             self.writer,
-            self.status_writer,
+            decision_reporter.DecisionReporter(
+                self.ledger, self.status_writer, clock=self.clock, cpu_clock=self.clock
+            ),
             clock=self.clock,
             bind_limits=bind_sender.Limits(),
             records=writers.discarded_records(),

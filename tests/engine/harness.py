@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 from berth_operator import metrics
-from berth_operator.engine import bind_sender, decision_records, loop, ports
+from berth_operator.engine import bind_sender, decision_records, decision_reporter, loop, ports
 from berth_operator.engine.hold_states import State
 from berth_operator.scheduling import cycle
 from support import builders, ledgers, timeless, writers
@@ -36,7 +36,9 @@ class Engine:
         self.loop = loop.Loop(
             self.ledger,
             self.writer,
-            self.status_writer,
+            decision_reporter.DecisionReporter(
+                self.ledger, self.status_writer, clock=clock or self.now, cpu_clock=clock or self.now
+            ),
             clock=clock or self.now,
             bind_limits=limits or bind_sender.Limits(),
             records=self.records,

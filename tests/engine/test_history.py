@@ -15,7 +15,7 @@ from hypothesis import stateful
 from hypothesis import strategies as st
 
 from berth_crds import names, wire
-from berth_operator.engine import bind_sender, loop, ports
+from berth_operator.engine import bind_sender, decision_reporter, loop, ports
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import decisions, queued_pods
 from berth_operator.scheduling.devices import device_facts
@@ -69,7 +69,9 @@ class History(stateful.RuleBasedStateMachine):
         self.loop = loop.Loop(
             self.ledger,
             self.binds,
-            writers.PodStatusWriter(),
+            decision_reporter.DecisionReporter(
+                self.ledger, writers.PodStatusWriter(), clock=self.clock, cpu_clock=self.clock
+            ),
             clock=self.clock,
             bind_limits=few,
             records=writers.discarded_records(),

@@ -55,11 +55,14 @@ class Reasons:
         *,
         shown: dict[str, str] | None = None,
         now: ports.Clock | None = None,
+        cpu_clock: ports.Clock | None = None,
     ) -> None:
         self.ledger = ledger or crowded(ledgers.with_nodes(2, 1))
         self.pods = [wait(self.ledger, f"p{at}", WANTED + at) for at in range(pods)]
         shown_message: Callable[[str], str] = shown.__getitem__ if shown is not None else lambda _: ""
-        self.found = waiting_reasons.WaitingReasons(self.ledger, shown_message, clock=now)
+        self.found = waiting_reasons.WaitingReasons(
+            self.ledger, shown_message, clock=now, cpu_clock=cpu_clock
+        )
 
     def decided(self, *, until: float = math.inf) -> dict[str, str]:
         """Decide for all pods, and return the reason that is given of each."""
@@ -243,7 +246,8 @@ def test_a_diagnosis_has_an_end(count: int, step: float) -> None:
         ledger.pod_bound(builders.hold(f"h{at}", f"n{at}", shares))
     ask = requests.Gpus(1, core=40, memory=builders.GIB)
     pod = ledgers.add_waiting(ledger, request=builders.request(*(ask,) * 5))
-    found = waiting_reasons.WaitingReasons(ledger, lambda _: "", clock=clock.Ticking(step))
+    cpu_clock = clock.Ticking(step)
+    found = waiting_reasons.WaitingReasons(ledger, lambda _: "", clock=float, cpu_clock=cpu_clock)
     found.new_round(until=0.03)
 
     undecided = decisions.Wait(pod.uid, (decisions.Count(Reason.UNDECIDED, "", count),), None)
@@ -251,6 +255,13 @@ def test_a_diagnosis_has_an_end(count: int, step: float) -> None:
 
     assert message.startswith(f"0/{count} nodes are available: ")
     assert "not fully evaluated (time limit)" in message
+
+
+def test_no_diagnosis_is_cut_short_because_other_programs_have_their_turn() -> None:
+    """Then every one would be, for as long as the machine is busy. Only time at work counts."""
+    busy = Reasons(now=clock.Ticking(0.01), cpu_clock=clock.Ticking(1e-6))
+
+    assert busy.decided(until=1.0) == busy.true()
 
 
 def test_no_diagnosis_is_begun_that_has_no_time() -> None:

@@ -11,7 +11,7 @@ from aiohttp import test_utils, web
 
 from berth_crds.client import errors
 from berth_operator import metrics
-from berth_operator.engine import bind_sender, decision_records, loop
+from berth_operator.engine import bind_sender, decision_records, decision_reporter, loop
 from berth_operator.engine.ledger import Ledger
 from berth_operator.http_api import auth, pages, server
 from support import clock, ledgers, writers
@@ -56,7 +56,9 @@ class ServedPages:
         self.loop = loop.Loop(
             self.ledger,
             writer,
-            writers.PodStatusWriter(),
+            decision_reporter.DecisionReporter(
+                self.ledger, writers.PodStatusWriter(), clock=self.now, cpu_clock=self.now
+            ),
             clock=self.now,
             bind_limits=bind_sender.Limits(),
             records=self.records,

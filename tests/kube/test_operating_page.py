@@ -127,7 +127,7 @@ SENTENCES: Final = {
     ],
     "the loop": [
         f"devices ends after {loop.SEARCH_SECONDS * 1e3:g} ms",
-        f"why it waits after {waiting_reasons.DIAGNOSIS_SECONDS * 1e3:g} ms",
+        f"why it waits after {waiting_reasons.DIAGNOSIS_SECONDS * 1e3:g} ms of CPU time",
         f"pauses of up to {queued_pods.LONGEST_DEMOTED_SECONDS:g} s",
         f"explain` looks for {views.SECONDS_IF_FEW * 1e3:g} ms at every card of up to {views.FEW_NODES}",
         f"and for {views.SECONDS * 1e3:g} ms at some",

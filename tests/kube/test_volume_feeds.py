@@ -73,10 +73,13 @@ async def test_what_there_is_counts_until_it_is_gone(
     for kind, body in bodies(name).items():
         await admin.create(kind, body, namespace=namespace if kind.namespaced else "")
     await waiting.eventually(lambda: all(facts_of(known, name, namespace)), what="all to be known")
+    # The server makes it Pending; its controller says that it may be claimed.
+    await waiting.eventually(
+        lambda: known.volumes[name].phase == "Available", what="the volume to be available"
+    )
 
     assert known.classes[name].waits_for_pod
     assert known.claims[namespace, name].size == make.GIBI
-    assert known.volumes[name].phase == "Available"
 
     for kind in KINDS:
         await admin.delete(kind, name, namespace=namespace if kind.namespaced else "")

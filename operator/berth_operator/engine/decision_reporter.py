@@ -15,11 +15,20 @@ from berth_operator.scheduling import decisions, queued_pods
 class DecisionReporter:
     """Gives decisions and the outcomes of binds to the status writer; observes a binder."""
 
-    def __init__(self, ledger: Ledger, status_writer: ports.PodStatusWriter, *, clock: ports.Clock) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        status_writer: ports.PodStatusWriter,
+        *,
+        clock: ports.Clock,
+        cpu_clock: ports.Clock,
+    ) -> None:
         self._ledger = ledger
         self._status_writer = status_writer
         self._clock = clock
-        self.reasons = waiting_reasons.WaitingReasons(ledger, status_writer.shown_message, clock=clock)
+        self.reasons = waiting_reasons.WaitingReasons(
+            ledger, status_writer.shown_message, clock=clock, cpu_clock=cpu_clock
+        )
 
     def next_renewal(self) -> float | None:
         """Return when some reasons are to be renewed, if any pod waits."""

@@ -33,7 +33,7 @@ class Loop:
         self,
         ledger: Ledger,
         writer: ports.Writer,
-        status_writer: ports.PodStatusWriter,
+        reporter: DecisionReporter,
         *,
         clock: ports.Clock,
         bind_limits: bind_sender.Limits,
@@ -42,7 +42,7 @@ class Loop:
         self._ledger = ledger
         self._clock = clock
         self._records = records
-        self.reporter = DecisionReporter(ledger, status_writer, clock=clock)
+        self.reporter = reporter
         self.binder = binder.Binder(
             ledger, writer, self.reporter, clock=clock, limits=bind_limits, records=self._records
         )

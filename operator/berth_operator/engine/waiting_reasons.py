@@ -8,7 +8,8 @@ message was given for; otherwise it gets the counts in words. A message of an ea
 the first diagnosis. `renewed` makes up for diagnoses that were left out or are outdated, without any
 decision: one a second, however many new pods there are. A diagnosis that was cut short is repeated after
 all others, with more time and after longer and longer pauses; a single one takes no advice away that was
-found before, for a busy moment is no news.
+found before, for a busy moment is no news. How long one may take is counted in CPU time: where other
+programs take turns on the core, each diagnosis would be cut short by the clock, and no pod be told.
 """
 
 import dataclasses
@@ -97,10 +98,12 @@ class WaitingReasons:
         shown: Callable[[str], str],
         *,
         clock: ports.Clock | None = None,
+        cpu_clock: ports.Clock | None = None,
     ) -> None:
         self._ledger = ledger
         self._shown_message = shown
         self._clock = clock
+        self._cpu_clock = cpu_clock
         self._until = math.inf
         self._given: dict[str, GivenReason] = {}
         self._not_bound: dict[str, str] = {}  # Why a pod that fits is not bound, by uid.
@@ -225,7 +228,9 @@ class WaitingReasons:
         self._diagnoses_left -= 1
         effort = Effort(
             DIAGNOSIS_STEPS,
-            None if self._clock is None else search_effort.timer(self._clock, self._seconds(group, now)),
+            None
+            if self._cpu_clock is None
+            else search_effort.timer(self._cpu_clock, self._seconds(group, now)),
         )
         explanation = explain.explain(
             self._ledger.search, group.candidate, policy=self._ledger.policy, effort=effort
@@ -241,7 +246,7 @@ class WaitingReasons:
         return explanation
 
     def _seconds(self, group: ReasonGroup, now: float | None) -> float:
-        """Return how long a diagnosis may take: in a quiet round longer, each time that it was cut short."""
+        """Return how long a diagnosis may work: in a quiet round longer, each time that it was cut short."""
         if self._clock is None or now is None:
             return DIAGNOSIS_SECONDS
         longer = min(DIAGNOSIS_SECONDS * (1 << min(group.cut_short, 8)), LONGEST_DIAGNOSIS_SECONDS)
