@@ -243,7 +243,8 @@ def look(
     """Ask a picture made for this alone how good a node is, which card it gives, if it passes the filters."""
     inventory = cluster.inventory()
     question = questions.of(candidate.request, candidate.demand)
-    ranking, passes = node_scores.score_nodes(inventory, np.array([inventory.index[name]]), question, policy)
+    scorer = node_scores.scorer_of(question, policy)
+    ranking, passes = scorer.score(inventory, np.array([inventory.index[name]]))
     slot = None if ranking.slot is None else int(ranking.slot[0])
     return float(ranking.score[0]), slot, bool(passes[0])
 

@@ -169,7 +169,7 @@ def test_a_card_without_memory_left_is_full_for_filters_and_for_the_search() -> 
     asked = builders.request(requests.Gpus(1, core=10), grouping=requests.Grouping(core_limit=150))
     inventory, question = one_card(builders.hold("a", shares=[0])), questions.of(asked, builders.demand())
 
-    _, feasible = node_scores.score_nodes(inventory, inventory.all_rows, question, RULES)
+    _, feasible = node_scores.scorer_of(question, RULES).score(inventory, inventory.all_rows)
 
     assert not feasible.any()
     assert allocator.allocate(builders.view([builders.card()], {0: None}), asked) is None

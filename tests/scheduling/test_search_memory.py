@@ -7,7 +7,7 @@ import pytest
 from berth_operator.scheduling import decisions, node_table, search_memory
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.inventory import Inventory
-from berth_operator.scheduling.node_scores import score_nodes
+from berth_operator.scheduling.node_scores import Scorer
 from berth_operator.scheduling.search import REMEMBERED_BYTES, Search
 from scheduling.placements import RULES
 from support import builders
@@ -51,10 +51,10 @@ def asked_anew() -> tuple[Inventory, object]:
     ask(search)
     inventory.charge(builders.hold("a", "n4", (0,)))
 
-    with mock.patch("berth_operator.scheduling.node_scores.score_nodes", wraps=score_nodes) as asked:
+    with mock.patch.object(Scorer, "score", autospec=True, side_effect=Scorer.score) as asked:
         ask(search)
 
-    ((_, rows, *_), _) = asked.call_args
+    ((_, _, rows), _) = asked.call_args
     return inventory, rows
 
 

@@ -41,7 +41,8 @@ def ranking(
 ) -> score_inputs.Ranking:
     """Ask a strategy about these rows."""
     query = Query(inventory, np.array(list(rows), dtype=np.int64), questions.of(pod.request, pod.demand))
-    return strategies.STRATEGIES[strategy](node_scores.score_input_of(query, Weights()))
+    scorer = node_scores.scorer_of(query.question, Policy())
+    return strategies.STRATEGIES[strategy](scorer.score_input(query))
 
 
 @random_clusters.PROPERTY

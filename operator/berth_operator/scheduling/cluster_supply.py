@@ -12,7 +12,7 @@ do not count.
 import collections
 import dataclasses
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from berth_crds import catalog
 from berth_operator.scheduling import demand_model, node_info, workload
@@ -21,7 +21,13 @@ from berth_operator.scheduling.nodes import facts
 T = TypeVar("T")
 
 REFRESH_SECONDS: Final = 1.0
-Scale = tuple[int, int]  # The most cards of a node, and the most bytes of cards.
+
+
+class Scale(NamedTuple):
+    """The most cards of a node, and the most bytes of cards: to compare other nodes with."""
+
+    cards: int = 1
+    memory: int = 1
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -91,7 +97,7 @@ class ClusterSupply:
     def seen(self) -> tuple[demand_model.Supply, Scale]:
         """Return the published sums, and the most cards and bytes of a node; as of this version."""
         if self._seen is None:
-            largest = max(self._cards, default=1), max(1, max(self._memory, default=1))
+            largest = Scale(max(self._cards, default=1), max(1, max(self._memory, default=1)))
             self._seen = demand_model.supply_of(self._kinds), largest
         return self._seen
 
@@ -100,7 +106,7 @@ def _changes_what_is_seen(before: NodeSupply | None, added: NodeSupply | None, l
     """Whether what one node adds now may change the sums or the largest nodes."""
     if before is None or added is None or before.kind != added.kind:
         return True
-    return max(before.memory, added.memory) >= largest[1]
+    return max(before.memory, added.memory) >= largest.memory
 
 
 def _count(counts: collections.Counter[T], what: T, sign: int) -> None:

@@ -22,7 +22,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from berth_operator.scheduling import (
     decisions,
@@ -47,14 +47,9 @@ STEPS_PER_POD: Final = 2_000
 # Questions that all nodes refused in this round: the next pod with the same question is refused at once.
 RefusedQuestions = dict[questions.Question, decisions.Wait]
 NodeNames = frozenset[str]
-
-
-class PodToTry(NamedTuple):
-    """A pod whose turn it is; out of order it must not take the nodes that are claimed for others."""
-
-    candidate: queued_pods.Candidate
-    in_order: bool = True
-    claimed_nodes: NodeNames = frozenset()
+# A pod whose turn it is, and whether in order; else it must not take the nodes that are claimed for others.
+PodToTry = tuple[queued_pods.Candidate, bool, NodeNames]
+NO_NODES: Final[NodeNames] = frozenset()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -152,18 +147,18 @@ def _pods_to_try(backlog: Backlog, now: float, limit: int, time: RoundDeadlines 
             interrupted = candidate
             break
         done.add(candidate.uid)
-        yield PodToTry(candidate)
+        yield candidate, True, NO_NODES
     if time is None or (interrupted is None and len(done) < limit):
         return  # All ready pods had their turn, or there is no clock.
     for candidate, claimed in backlog.out_of_order(now, frozenset(done)):
         if time.over:
             return
         done.add(candidate.uid)
-        yield PodToTry(candidate, in_order=False, claimed_nodes=claimed)
+        yield candidate, False, claimed
     # Where the rarely tried pods left some time, the round goes on in order.
     for candidate in itertools.chain([interrupted] if interrupted else [], ready):
         if candidate.uid not in done:
-            yield PodToTry(candidate)
+            yield candidate, True, NO_NODES
 
 
 class DeviceSearchBudget:

@@ -117,7 +117,7 @@ class Inventory:
             self._order = np.argsort(self.name_positions())
         return self._info_at(int(self._order[position]))
 
-    def most_cards_and_memory_of_a_node(self) -> tuple[int, int]:
+    def most_cards_and_memory_of_a_node(self) -> cluster_supply.Scale:
         """Return the most cards and the most bytes that any node has; the others are compared with it."""
         return self._cluster_supply.seen()[1]
 

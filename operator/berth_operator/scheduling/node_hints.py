@@ -10,6 +10,7 @@ class NodeHints:
     def __init__(self) -> None:
         self.soft_tainted: set[int] = set()
         self.images = image_index.ImageIndex()
+        self.version = 0  # How often a node has changed.
         self._nodes: dict[int, facts.Node] = {}
 
     @property
@@ -22,6 +23,7 @@ class NodeHints:
         before = self._nodes.get(row)
         if before is node:
             return
+        self.version += 1
         if node is None:
             del self._nodes[row]
         else:

@@ -85,13 +85,14 @@ class NodeInfo:
 
     def view(self) -> device_view.View:
         """Show the devices and their use to the allocator."""
+        live = self.agent_is_live
         return device_view.View(
             device=self.device or device_facts.Device(self.name),
             used=self.used,
             functions=frozenset(self.functions),
             withheld=self.withheld,
-            open=self.open,
-            quarantine=self.quarantine if self.agent_is_live else "",
+            open=live and not self.quarantine,
+            quarantine=self.quarantine if live else "",
             exclusive_replicas=self.exclusive_replicas,
             honors_partitions=self.honors_partitions,
             measured_free=self.measured_free,

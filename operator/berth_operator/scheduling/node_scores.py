@@ -1,8 +1,14 @@
-"""How good nodes are for a question: which pass the filters, and what the strategy makes of them."""
+"""How good nodes are for a question: which pass the filters, and what the strategy makes of them.
+
+A `Scorer` has what is the same each time that some nodes are scored for one question.
+"""
+
+from typing import NamedTuple
 
 from berth_crds.vocabulary import Strategy
 from berth_operator.scheduling import node_table, questions, strategies
 from berth_operator.scheduling.constraints import registry
+from berth_operator.scheduling.constraints.constraint import Filter
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
@@ -10,32 +16,53 @@ from berth_operator.scheduling.policy import Policy, Weights
 from berth_operator.scheduling.strategies import score_inputs
 
 
-def score_nodes(
-    inventory: Inventory, rows: node_table.Rows, question: questions.Question, policy: Policy
-) -> tuple[score_inputs.Ranking, node_table.Mask]:
-    """Return the scores of these nodes, and which of them pass the filters of the node itself."""
-    query = Query(inventory, rows, question)
-    feasible = registry.feasible_by_themselves(query)
-    return strategies.STRATEGIES[strategy_of(question, policy)](
-        score_input_of(query, policy.weights)
-    ), feasible
+class Scorer(NamedTuple):
+    """Scores nodes for one question under one policy."""
+
+    question: questions.Question
+    filters: tuple[Filter, ...]
+    strategy: strategies.Score
+    cpu: int
+    node_memory: int
+    weights: Weights
+    depends_on_other_nodes: bool
+
+    def score(
+        self, inventory: Inventory, rows: node_table.Rows
+    ) -> tuple[score_inputs.Ranking, node_table.Mask]:
+        """Return the scores of these nodes, and which of them pass the filters of the node itself."""
+        query = Query(inventory, rows, self.question)
+        feasible = registry.feasible_by_themselves(query, self.filters)
+        return self.strategy(self.score_input(query)), feasible
+
+    def score_input(self, query: Query) -> score_inputs.ScoreInput:
+        """Return the numbers that a strategy sees."""
+        inventory = query.inventory
+        return score_inputs.ScoreInput(
+            inventory.table,
+            query.rows,
+            query.need,
+            query.matching,
+            query.cards_with_room,
+            self.cpu,
+            self.node_memory,
+            inventory.demand_model(),
+            inventory.most_cards_and_memory_of_a_node(),
+            self.weights,
+        )
 
 
-def score_input_of(query: Query, weights: Weights) -> score_inputs.ScoreInput:
-    """Return the numbers that a strategy sees."""
-    inventory, question = query.inventory, query.question
+def scorer_of(question: questions.Question, policy: Policy) -> Scorer:
+    """Return what scores nodes for a question."""
     amounts = dict(question.demand.amounts)
-    return score_inputs.ScoreInput(
-        table=inventory.table,
-        rows=query.rows,
-        need=question.need,
-        matching=query.matching,
-        cards_with_room=query.cards_with_room,
-        cpu=amounts.get(facts.CPU, 0),
-        node_memory=amounts.get(facts.MEMORY, 0),
-        model=inventory.demand_model(),
-        scale=score_inputs.Scale(*inventory.most_cards_and_memory_of_a_node()),
-        weights=weights,
+    return Scorer(
+        question,
+        registry.filters_of(question),
+        strategies.STRATEGIES[strategy_of(question, policy)],
+        amounts.get(facts.CPU, 0),
+        amounts.get(facts.MEMORY, 0),
+        policy.weights,
+        registry.depends_on_other_nodes(question),
     )
 
 

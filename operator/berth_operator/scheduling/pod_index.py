@@ -99,6 +99,7 @@ class PodIndex:
         self._counters_of: dict[pod_terms.Identity, tuple[Counter, ...]] = {}
         self._repelling = pod_terms.TermIndex[facts.PodTerm](lambda term: term.selector)
         self._weighted = pod_terms.TermIndex[facts.WeightedPodTerm](lambda one: one.term.selector)
+        self.say_nothing = True  # Whether no pod on a node requires or prefers anything of pods to come.
 
     def __repr__(self) -> str:
         """Return the state in words."""
@@ -110,7 +111,7 @@ class PodIndex:
         """Add a pod that is on a node."""
         if self._pods is not None:
             self._pods.setdefault(hold.namespace, {})[hold.uid] = hold
-        if self._counters or _has_terms(hold) or not hold.labels_known:
+        if self._counters or hold.anti_affinity or hold.weighted_terms or not hold.labels_known:
             self._count(hold, 1)
 
     def remove(self, hold: Hold) -> None:
@@ -120,7 +121,7 @@ class PodIndex:
             del pods[hold.uid]
             if not pods:
                 del self._pods[hold.namespace]
-        if self._counters or _has_terms(hold) or not hold.labels_known:
+        if self._counters or hold.anti_affinity or hold.weighted_terms or not hold.labels_known:
             self._count(hold, -1)
 
     @contextlib.contextmanager
@@ -166,6 +167,7 @@ class PodIndex:
             self._repelling.count(term, row, sign)
         for weighted in hold.weighted_terms:
             self._weighted.count(weighted, row, sign)
+        self.say_nothing = not (self._repelling or self._weighted)
 
     # ------------------------------------------------------------ namespaces
 
@@ -284,11 +286,6 @@ class PodIndex:
         """Whether any pod on a node has a required anti-affinity."""
         return bool(self._repelling)
 
-    @property
-    def say_nothing(self) -> bool:
-        """Whether no pod on a node requires or prefers anything of pods that are to come."""
-        return not self._repelling and not self._weighted
-
     def repelling(self, namespace: str, labels: facts.Labels) -> frozenset[facts.PodTerm]:
         """Return the terms of required anti-affinity of pods on nodes that mean a pod with these labels."""
         return self._repelling.meaning(
@@ -311,10 +308,6 @@ class PodIndex:
         at = np.fromiter(rows, np.int64, len(rows))
         counts[at] = np.fromiter(rows.values(), np.int64, len(rows))
         return counts
-
-
-def _has_terms(hold: Hold) -> bool:
-    return bool(hold.anti_affinity or hold.weighted_terms)
 
 
 def _seen(hold: Hold) -> tuple[object, ...]:

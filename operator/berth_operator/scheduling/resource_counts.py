@@ -8,13 +8,14 @@ from berth_operator.scheduling.nodes import facts
 
 def take(table: node_table.NodeTable, info: NodeInfo, hold: Hold, sign: int) -> None:
     """Add what a hold takes of each resource to what is used of the node, or with -1 subtract it."""
-    amounts = info.amounts
+    amounts, given, columns = info.amounts, info.given, table.resources.of
     for name, amount in hold.amounts:
         used = amounts[name] = amounts.get(name, 0) + sign * amount
         if not used:
             del amounts[name]
-        if name in info.given:
-            _write_left(table, info, name, used)
+        if (total := given.get(name)) is not None:
+            # Exact sums may exceed 64 bits.
+            table.left[info.row, columns[name]] = total - min(used, facts.LARGEST)
 
 
 def set_allocatable(table: node_table.NodeTable, info: NodeInfo, allocatable: facts.Amounts) -> None:
@@ -28,9 +29,4 @@ def set_allocatable(table: node_table.NodeTable, info: NodeInfo, allocatable: fa
     for name, used in info.amounts.items():
         # Of what the node does not have nothing is left, whatever pods on it ask for.
         if name in info.given:
-            _write_left(table, info, name, used)
-
-
-def _write_left(table: node_table.NodeTable, info: NodeInfo, name: str, used: int) -> None:
-    # Exact sums may exceed 64 bits.
-    table.left[info.row, table.resources.of[name]] = info.given[name] - min(used, facts.LARGEST)
+            table.left[info.row, table.resources.of[name]] = info.given[name] - min(used, facts.LARGEST)

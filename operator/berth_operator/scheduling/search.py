@@ -142,7 +142,12 @@ class Search:
         rows_to_retry = set(cached.rows_to_search_again()) if cached.undecided_by_row else set[int]()
         # Nodes whose search ran out of effort the last time are searched only if no other node fits.
         hard = self._hard_to_search.of(question)
-        kept_out = self._kept_out(question, excluded)
+        # Of most pods no node is kept out.
+        kept_out = (
+            self._kept_out(question, excluded)
+            if excluded or question.demand.other_pods is not None
+            else NO_POSITIONS
+        )
         scores_of_excluded = cached.exclude(kept_out) if kept_out.size else None
         scores_of_hard = cached.exclude(self._positions(hard)) if hard else None
         found, failed_searches = self._search_nodes(request, question, cached, effort)
@@ -255,21 +260,15 @@ class Search:
     def _scores(self, question: questions.Question, policy: Policy) -> search_memory.CachedScores:
         inventory, model = self.inventory, self.inventory.demand_model()
         question = _by_itself(question)
-        preferred = preferences.remembered(inventory, question, policy.preferences)
         cached = self._cached.get(question)
         changed = None
         if cached is not None:
             # The stored key object: the dict finds it by identity, without comparing fields.
             question = cached.question
-            # The epoch rises when all remembered scores are void.
-            same_epoch = cached.score_epoch == inventory.score_epoch
-            if same_epoch and cached.preferences == preferred and cached.made_under(policy, model):
-                changed = self._changed_since(cached)
-        if changed and registry.depends_on_other_nodes(question):
-            changed = None
+            changed = self._changed_since(cached) if self._still_hold(cached, policy, model) else None
         if cached is None or changed is None or len(changed) > inventory.size // 2:
             self._forget(question)
-            cached = self._cached[question] = self._scores_of_all_nodes(question, policy, model, preferred)
+            cached = self._cached[question] = self._scores_of_all_nodes(question, policy, model)
             self._bytes += cached.bytes
             while len(self._cached) > 1 and self._crowded:
                 self._forget(next(iter(self._cached)))
@@ -280,12 +279,28 @@ class Search:
         self._cached.move_to_end(question)
         return cached
 
+    def _still_hold(
+        self, cached: search_memory.CachedScores, policy: Policy, model: demand_model.DemandModel
+    ) -> bool:
+        """Whether scores are valid for the nodes that have not changed since."""
+        # The epoch rises when all remembered scores are void.
+        if cached.score_epoch != self.inventory.score_epoch or not cached.made_under(policy, model):
+            return False
+        if cached.hints_version != (version := self.inventory.hints.version):
+            preferred = preferences.remembered(self.inventory, cached.question, policy.preferences)
+            if cached.preferences != preferred:
+                return False
+            cached.hints_version = version
+        return True
+
     def _changed_since(self, cached: search_memory.CachedScores) -> list[int] | None:
-        """Return the rows to score again; None if that is too long ago to know, or volumes have changed."""
+        """Return the rows to score again; None if it is all of them, or if that is too long ago to know."""
         table = self.inventory.table
         if cached.question.demand.claims and cached.volume_version != self.inventory.volumes.version:
             return None
         changed = table.log.since(cached.version)
+        if changed and cached.scorer.depends_on_other_nodes:
+            return None
         if cached.load_version is None or changed is None:
             return changed
         loads = table.load_log.since(cached.load_version)
@@ -300,17 +315,21 @@ class Search:
             self._bytes -= cached.bytes
 
     def _scores_of_all_nodes(
-        self,
-        question: questions.Question,
-        policy: Policy,
-        model: demand_model.DemandModel,
-        preferred: tuple[str, ...],
+        self, question: questions.Question, policy: Policy, model: demand_model.DemandModel
     ) -> search_memory.CachedScores:
-        size, epoch = self.inventory.size, self.inventory.score_epoch
+        inventory, size = self.inventory, self.inventory.size
         cached = search_memory.CachedScores(
-            question, policy, model, np.empty(size), np.zeros(size, dtype=np.int64), 0, epoch
+            question,
+            policy,
+            node_scores.scorer_of(question, policy),
+            model,
+            np.empty(size),
+            np.zeros(size, dtype=np.int64),
+            0,
+            inventory.score_epoch,
+            hints_version=inventory.hints.version,
         )
-        if preferred:
+        if preferred := preferences.remembered(inventory, question, policy.preferences):
             cached.preferences, cached.passes = preferred, np.zeros(size, dtype=np.bool_)
             cached.raw = {name: np.zeros(size) for name in preferences.of_each_node(preferred)}
         if questions.needs_free_memory(question) or node_scores.weighs_load(question, policy):
@@ -322,7 +341,7 @@ class Search:
     def _score_rows(self, cached: search_memory.CachedScores, rows: node_table.Rows) -> None:
         inventory = self.inventory
         positions = inventory.name_positions()[rows]
-        ranking, feasible = node_scores.score_nodes(inventory, rows, cached.question, cached.policy)
+        ranking, feasible = cached.scorer.score(inventory, rows)
         cached.score[positions] = np.where(feasible, ranking.score, search_memory.IMPOSSIBLE)
         if cached.passes is not None:
             cached.passes[positions] = feasible

@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Collection, Hashable
 from typing import Final
 
-from berth_operator.scheduling import node_table, questions
+from berth_operator.scheduling import node_scores, node_table, questions
 from berth_operator.scheduling.decisions import NodeReason, Reason
 from berth_operator.scheduling.demand_model import DemandModel
 from berth_operator.scheduling.policy import Policy
@@ -38,12 +38,14 @@ class CachedScores:
     `slot` is the first device to try on a node, `has_slots` whether the strategy names one. `reasons` has
     why nodes refused that were searched, by row; `reasons_by_class` the same by equivalence class.
     `undecided_by_row` counts the searches of a node since it changed that ended without an answer.
-    `preferences` are the names of those that count, `raw` the figures of those of them that depend on each
-    node alone, and `passes` is, where there are any, which nodes pass the filters, fit or not.
+    `preferences` are the names of those that count, as of `hints_version` of what nodes say; `raw` has the
+    figures of those of them that depend on each node alone, and `passes` is, where there are any, which nodes
+    pass the filters, fit or not.
     """
 
     question: questions.Question
     policy: Policy
+    scorer: node_scores.Scorer
     model: DemandModel
     score: node_table.Scores
     slot: node_table.Numbers
@@ -53,6 +55,7 @@ class CachedScores:
     load_version: int | None = None
     volume_version: int = 0  # Of the volumes, where the pod has claims.
     has_slots: bool = False
+    hints_version: int = -1
     preferences: tuple[str, ...] = ()
     raw: dict[str, node_table.Scores] = dataclasses.field(default_factory=dict)
     passes: node_table.Mask | None = None

@@ -58,6 +58,9 @@ class FailedPlacement:
     rows_blocked_by_this_alone: Callable[[], list[int]]
 
 
+Filter = Callable[[Query], node_table.Mask]  # Returns the nodes that pass.
+
+
 def nothing(*_: object) -> tuple[()]:
     """Return no objection, no gap and no change."""
     return ()
@@ -79,7 +82,7 @@ class Constraint:
     """
 
     applies_to: Callable[[questions.Question], bool] = always
-    feasible: Callable[[Query], node_table.Mask] | None = None
+    feasible: Filter | None = None
     unresolvable: Callable[[Query], Iterable[Objection]] = nothing
     resolvable: Callable[[Query], Iterable[Objection]] = nothing
     gaps: Callable[[Query], Iterable[node_table.Scores]] = nothing

@@ -69,18 +69,10 @@ WORDS: Final[Mapping[Reason, Words]] = {
 BRIEF: Final[Mapping[Reason, str]] = {
     reason: words for one in CONSTRAINTS for reason, words in one.brief.items()
 }
-# Few pods have claims, so these are asked about together.
-_OF_CLAIMS: Final = (
-    claims.feasible,
-    volume_topology.feasible,
-    volume_provisioning.feasible,
-    volume_limits.feasible,
-)
-_APART: Final = {resources.feasible, partition_policy.feasible, *_OF_CLAIMS}
-_FEASIBLE: Final = tuple(
-    (one.applies_to, one.feasible)
-    for one in CONSTRAINTS
-    if one.feasible and one.feasible not in _APART and one.depends_on is not DependsOn.OTHER_PODS
+# Those two are asked apart from the others (`feasible_by_themselves`).
+_APART: Final = (resources.CONSTRAINT, partition_policy.CONSTRAINT)
+_BY_THEMSELVES: Final = tuple(
+    one for one in CONSTRAINTS if one not in _APART and one.depends_on is not DependsOn.OTHER_PODS
 )
 _FOR_OTHER_PODS: Final = tuple(
     (one.applies_to, one.feasible)
@@ -112,7 +104,7 @@ def lifted_by_pods_without_devices(question: questions.Question) -> bool:
 
 def feasible(query: Query) -> node_table.Mask:
     """Return the nodes that pass the filters; only a device search shows whether the devices suffice."""
-    mask = feasible_by_themselves(query)
+    mask = feasible_by_themselves(query, filters_of(query.question))
     others = feasible_for_other_pods(query)
     return mask if others is None else mask & others
 
@@ -128,19 +120,20 @@ def feasible_for_other_pods(query: Query) -> node_table.Mask | None:
     return mask
 
 
-def feasible_by_themselves(query: Query) -> node_table.Mask:
-    """Return the nodes that pass the filters that depend on nothing but the node and the pods on it."""
-    question = query.question
+def filters_of(question: questions.Question) -> tuple[constraint.Filter, ...]:
+    """Return the filters of a question that depend on nothing but the node and the pods on it."""
+    return tuple(one.feasible for one in _BY_THEMSELVES if one.feasible and one.applies_to(question))
+
+
+def feasible_by_themselves(query: Query, filters: tuple[constraint.Filter, ...]) -> node_table.Mask:
+    """Return the nodes that pass the filters of their question (`filters_of`)."""
     mask = resources.feasible(query)  # A new mask, without rows that have no Node object.
-    if (of_unit := gpu_units.nodes_asked(query.table, query.rows, question)) is not None:
+    if (of_unit := gpu_units.nodes_asked(query.table, query.rows, query.question)) is not None:
         mask &= of_unit
-    for applies, passing in _FEASIBLE:
-        if applies(question):
-            mask &= passing(query)
-    if question.demand.claims:
-        for passing in _OF_CLAIMS:
-            mask &= passing(query)
-    if query.table.honoring and partition_policy.asked(question):  # On most clusters no node honours them.
+    for passing in filters:
+        mask &= passing(query)
+    # On most clusters no node honours them.
+    if query.table.honoring and partition_policy.asked(query.question):
         mask &= partition_policy.feasible(query)
     return mask
 

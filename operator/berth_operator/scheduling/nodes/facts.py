@@ -321,6 +321,8 @@ class Demand:
     @property
     def weighted_terms(self) -> tuple[WeightedPodTerm, ...]:
         """How the pod, once it is on a node, weighs pods that come later (`weighted_terms`)."""
+        if self.other_pods is None and self.preferred_pods is None:
+            return ()
         required = self.other_pods.affinity if self.other_pods is not None else ()
         preferred = self.preferred_pods.terms if self.preferred_pods is not None else ()
         return weighted_terms(required, preferred)

@@ -28,6 +28,13 @@ THOUSANDTHS_PER_PERCENT: Final = (
 # cpu and memory would support, in thousandths.
 LOSS, CARD, FULL, SPARE = 15, 7, 10, 18
 ALL: Final = LOSS + CARD + FULL + SPARE
+# One step of the loss and of what remains on the card, in a whole score; and of a score in points.
+LOSS_STEP: Final = float(1 << CARD + FULL + SPARE)
+CARD_STEP: Final = float(1 << SPARE)
+POINT_STEP: Final = score_inputs.BEST / (1 << ALL)
+MOST_LOSS: Final = float((1 << LOSS) - 1)
+MOST_OF_CARD: Final = float((1 << CARD + FULL) - 1)
+MOST_SPARE: Final = float((1 << SPARE) - 1)
 # For a pod that asks for other devices as well, these decide before the cpu and memory to spare, which then
 # count in fewer steps: how full the devices are.
 OTHERS: Final = 8
@@ -40,19 +47,21 @@ def fragmentation(score_input: score_inputs.ScoreInput) -> score_inputs.Ranking:
     before = node_table.total(score_input.space) * THOUSANDTHS_PER_PERCENT
     after = before - taken
     feeds, feeds_after = _fed(score_input)
-    loss = (np.minimum(before, feeds) - np.minimum(after, feeds_after)) * score_input.scarcity
-    key = np.minimum(np.rint(loss), _top(LOSS)) * float(1 << CARD + FULL + SPARE)
+    loss = np.minimum(before, feeds) - np.minimum(after, feeds_after)
+    if score_input.model.surplus:
+        loss *= score_input.scarcity
+    key = np.minimum(np.rint(loss), MOST_LOSS) * LOSS_STEP
     if score_input.need.cards:
         spare = np.rint(feeds_after - after) + float(1 << SPARE - 1)
-        key += np.minimum(middle, _top(CARD + FULL)) * float(1 << SPARE)
-        spare = np.minimum(np.maximum(spare, 0.0), _top(SPARE))
+        key += np.minimum(middle, MOST_OF_CARD) * CARD_STEP
+        spare = np.minimum(np.maximum(spare, 0.0), MOST_SPARE)
         key += _after_others(score_input, spare, SPARE)
     else:
         # A pod without cards goes where there is none, then where cpu and memory feed least after it.
         bits = CARD + FULL + SPARE - 1
         fed = np.minimum(np.rint(feeds_after * 16), _top(bits))
         key += _after_others(score_input, fed, bits) + score_input.served * float(1 << bits)
-    return score_inputs.Ranking(score_inputs.BEST - key * (score_inputs.BEST / (1 << ALL)), slot)
+    return score_inputs.Ranking(score_inputs.BEST - key * POINT_STEP, slot)
 
 
 def _after_others(

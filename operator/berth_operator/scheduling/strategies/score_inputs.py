@@ -5,14 +5,13 @@ All quantities are those before the placement, in percent and bytes; `taken_core
 return what the pod would take of all its cards together.
 """
 
-import dataclasses
 import functools
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from berth_operator.scheduling import demand_model, node_table
+from berth_operator.scheduling import cluster_supply, demand_model, node_table
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.policy import Weights
@@ -33,7 +32,7 @@ class ScoreInput(NamedTuple):
     cpu: int  # What the pod asks of the node, as `node_memory` is.
     node_memory: int
     model: demand_model.DemandModel
-    scale: "Scale"
+    scale: cluster_supply.Scale
     weights: Weights
 
     @property
@@ -135,10 +134,8 @@ class ScoreInput(NamedTuple):
         return self.table.left[self.rows, self.table.resources.of[name]]
 
     @property
-    def scarcity(self) -> node_table.Scores | float:
+    def scarcity(self) -> node_table.Scores:
         """What each node's cards are worth: 1, or less for a model of which there is too much."""
-        if not self.model.surplus:
-            return 1.0
         worth = _worth_of_models(self.table.models.listed, self.model.surplus)
         found: node_table.Scores = worth[self.table.model[self.rows, 0]]
         return found
@@ -184,14 +181,6 @@ def _worth_of_models(names: tuple[str, ...], surplus: tuple[tuple[str, int], ...
     """Return what cards of each model are worth; the last entry is for what is no card."""
     worth = dict.fromkeys(names, 1.0) | {name: percent / requests.WHOLE for name, percent in surplus}
     return np.array([*(worth[name] for name in names), 1.0])
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Scale:
-    """The largest node of the cluster, to compare others with."""
-
-    cards: int = 1
-    memory: int = 1
 
 
 class Ranking(NamedTuple):
