@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from berth_operator.scheduling.nodes import facts
-from berth_operator.translate import demands, node_images, nodes, raw
+from berth_operator.translate import demands, node_images, nodes, pods, raw
 from support import builders
 
 
@@ -77,3 +77,13 @@ def test_images_have_the_names_that_nodes_report(image: str, name: str) -> None:
 
     assert found.images == ("init:2", name)
     assert found == dataclasses.replace(found, images=())
+
+
+def test_images_that_are_volumes_are_looked_for_after_those_of_containers() -> None:
+    """A model of some gigabytes may be one."""
+    volumes = [{"name": "model", "image": {"reference": "models/llama"}}, {"name": "tmp", "emptyDir": {}}]
+    pod = builders.pod(containers=[builders.container(image="app:1")], volumes=volumes)
+
+    found = pods.candidate(pod).demand
+
+    assert found.images == ("app:1", "models/llama:latest")

@@ -54,6 +54,11 @@ def of_terms(terms: Sequence[facts.PodTerm]) -> int:
     )
 
 
+def of_default_spread(preferred: facts.PreferredPods | None) -> int:
+    """Return the bytes of how a pod is spread by default; the strings are those of its labels."""
+    return ITEM * preferred.size if preferred is not None and preferred.spread_by_default else 0
+
+
 def of_labels(labels: facts.Labels) -> int:
     """Return the bytes of the labels of a pod."""
     return ITEM * len(labels) + sum(map(sys.getsizeof, itertools.chain.from_iterable(labels)))

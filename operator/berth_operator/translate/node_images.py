@@ -19,7 +19,7 @@ MOST_NAMES: Final = 8  # Of an image; one with more of them is left out.
 MOST_TEXT: Final = 64 << 10  # Characters of all names of a node's images.
 LONGEST_NAME: Final = 1024
 MOST_DIFFERENT: Final = 1 << 13  # Images of all nodes together.
-MOST_CONTAINERS: Final = 64  # Of a pod, whose images are looked for.
+MOST_CONTAINERS: Final = 64  # Of a pod, whose images are looked for; and as many volumes.
 NEWEST: Final = ":latest"
 
 Key = tuple[tuple[str, ...], int]
@@ -72,6 +72,12 @@ def of_pod(spec: raw.PodSpec) -> tuple[str, ...]:
     """Return the image of each container and init container of a pod, as nodes name it."""
     containers = itertools.chain(spec.init_containers or (), spec.containers)
     return tuple(_name(one.image) for one in itertools.islice(containers, MOST_CONTAINERS) if one.image)
+
+
+def of_volumes(volumes: Iterable[raw.Volume]) -> tuple[str, ...]:
+    """Return the images that are volumes of a pod, as nodes name them."""
+    found = (one.image.reference for one in volumes if one.image is not None and one.image.reference)
+    return tuple(map(_name, itertools.islice(found, MOST_CONTAINERS)))
 
 
 def _name(image: str) -> str:

@@ -22,11 +22,13 @@ from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import (
     claims,
+    default_spread,
     delivery,
     demands,
     device_requests,
     held_devices,
     memory_estimates,
+    node_images,
     other_pods,
     pod_cache,
     pod_limits,
@@ -112,6 +114,7 @@ def classify(pod: raw.Pod) -> ClassifiedPod:
     waiting = _candidate(pod, pod_request)
     size = pod_request.byte_size + memory_estimates.of_labels(waiting.labels)
     size += memory_estimates.of_claims(waiting.demand.claims)
+    size += memory_estimates.of_default_spread(waiting.demand.preferred_pods)
     return WaitingPod(waiting, gated=bool(pod.spec.scheduling_gates), byte_size=size)
 
 
@@ -165,7 +168,12 @@ def candidate(pod: raw.Pod) -> queued_pods.Candidate:
 
 
 def _candidate(pod: raw.Pod, pod_request: PodRequest) -> queued_pods.Candidate:
-    demand, faults = pod_request.demand, pod_request.faults
+    demand, faults, labels = pod_request.demand, pod_request.faults, _labels(pod)
+    preferred = default_spread.applied(pod, pod_request.request, demand.preferred_pods, labels)
+    if preferred is not demand.preferred_pods:
+        demand = dataclasses.replace(demand, preferred_pods=preferred)
+    if pod.spec.volumes and (images := node_images.of_volumes(pod.spec.volumes)):
+        demand = dataclasses.replace(demand, images=(*demand.images, *images))
     if pod.spec.volumes and (found := claims.of_pod(pod)):
         if (too_many := claims.too_many(found)) is not None:
             faults = (*faults, too_many)
@@ -183,7 +191,7 @@ def _candidate(pod: raw.Pod, pod_request: PodRequest) -> queued_pods.Candidate:
         faults=faults,
         small=pod_request.small,
         without_devices=pod_request.without_devices,
-        labels=_labels(pod),
+        labels=labels,
         priority_class=sys.intern(pod.spec.priority_class_name or ""),
     )
 

@@ -185,12 +185,19 @@ class ClaimSource(wire.Struct, frozen=True):
     claim_name: str = ""
 
 
+class ImageSource(wire.Struct, frozen=True):
+    """The image of which a volume has the files."""
+
+    reference: str = ""
+
+
 class Volume(wire.Struct, frozen=True):
-    """A volume, and only whether and how it is claimed."""
+    """A volume, and only whether and how it is claimed, or of which image it is."""
 
     name: str = ""
     persistent_volume_claim: ClaimSource | None = None
     ephemeral: Presence | None = None
+    image: ImageSource | None = None
 
 
 class SchedulingGate(wire.Struct, frozen=True):

@@ -253,6 +253,7 @@ def weighted_terms(
 class PreferredPods:
     """Near which pods a pod would rather be, and how it would rather be spread; it is required of no node.
 
+    With `spread_by_default` nobody has said so, and nodes without the label of a constraint count, too.
     `of_others` are terms that pods on nodes have and that mean this pod: they are no part of the pod itself
     and are found for each decision (`repelled_pods`).
     """
@@ -260,6 +261,7 @@ class PreferredPods:
     terms: tuple[WeightedPodTerm, ...] = ()
     spread: tuple[SpreadConstraint, ...] = ()
     of_others: frozenset[WeightedPodTerm] = frozenset()
+    spread_by_default: bool = False
 
     @property
     def selectors(self) -> tuple[PodSelector, ...]:

@@ -3,7 +3,8 @@
 For each constraint, a node has as many points against it as there are pods in its domain that the constraint
 selects, times a weight that grows with the number of domains among the nodes that pass the filters. So a zone
 counts about as much as a host, of which there are many more. What is added for `maxSkew` makes the same
-difference between domains matter less. A node without the label of any of the constraints has no points.
+difference between domains matter less. A node without the label of one of the constraints has no points; by
+constraints that a pod has by default (`translate.default_spread`) nothing is counted against it for that one.
 
 What counts in a domain is as in `constraints.topology_spread`, but that a host counts by itself.
 """
@@ -39,13 +40,20 @@ def applies_to(_: Inventory, question: questions.Question) -> bool:
 def raw(query: Query) -> node_table.Scores:
     """Return how much speaks against each node, for the nodes that pass the filters."""
     constraints = asked(query.question)
-    labelled = np.ones(query.height, dtype=np.bool_)
-    for one in constraints:
-        labelled &= topologies.domains(query, one.topology_key)[query.rows] != topologies.NO_DOMAIN
+    labelled = [
+        topologies.domains(query, one.topology_key)[query.rows] != topologies.NO_DOMAIN for one in constraints
+    ]
+    counted = np.logical_and.reduce(labelled) if not _by_default(query) else np.ones(query.height, np.bool_)
     found = np.zeros(query.height)
-    for one in constraints:
-        found += _pods(query, one) * _weight(query, one, labelled) + (one.max_skew - 1)
-    return np.where(labelled, np.floor(found + 0.5), NO_LABEL)
+    for one, has_label in zip(constraints, labelled, strict=True):
+        against = _pods(query, one) * _weight(query, one, counted) + (one.max_skew - 1)
+        found += np.where(has_label, against, 0)
+    return np.where(counted, np.floor(found + 0.5), NO_LABEL)
+
+
+def _by_default(query: Query) -> bool:
+    preferred = query.question.demand.preferred_pods
+    return preferred is not None and preferred.spread_by_default
 
 
 def _pods(query: Query, constraint: facts.SpreadConstraint) -> node_table.Numbers:
@@ -56,14 +64,15 @@ def _pods(query: Query, constraint: facts.SpreadConstraint) -> node_table.Number
     pods = topologies.counts(query, constraint.selector, staying=True)
     if constraint.topology_key == HOST:
         return pods[query.rows]
-    countable = topology_spread.countable(query, constraint, asked(query.question))
+    required = (constraint,) if _by_default(query) else asked(query.question)
+    countable = topology_spread.countable(query, constraint, required)
     sums = topologies.sums(np.where(countable, pods, 0), of_rows)
     return sums[of_rows[query.rows]]
 
 
-def _weight(query: Query, constraint: facts.SpreadConstraint, labelled: node_table.Mask) -> float:
-    """Return the weight of a constraint, by the number of domains among the nodes that have all labels."""
-    of_rows = topologies.domains(query, constraint.topology_key)[query.rows][labelled]
+def _weight(query: Query, constraint: facts.SpreadConstraint, counted: node_table.Mask) -> float:
+    """Return the weight of a constraint, by the number of domains among the nodes that count."""
+    of_rows = topologies.domains(query, constraint.topology_key)[query.rows][counted]
     domains = len(of_rows) if constraint.topology_key == HOST else len(np.unique(of_rows))
     return math.log(domains + 2)
 
