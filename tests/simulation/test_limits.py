@@ -119,15 +119,6 @@ def inline() -> None:
     assert nodes(*simulator.both(), *pods) == {"ml/a": "n1", "ml/b": "n1"}
 
 
-def unspread() -> None:
-    """Three pods of a ReplicaSet, with three zones to be in, are on one node."""
-    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "r", "controller": True}
-    three = [simulator.node(f"n{at}", labels={"topology.kubernetes.io/zone": f"z{at}"}) for at in range(3)]
-    meta = {"labels": {"app": "web"}, "ownerReferences": [owner]}
-    pods = (simulator.pod(name, {}, meta=meta) for name in "abc")
-    assert nodes(*three, *pods) == dict.fromkeys(("ml/a", "ml/b", "ml/c"), "n0")
-
-
 def shares() -> None:
     """What is promised stands in the annotations, and nothing else in the pod is changed."""
     asked = [simulator.pod(name, {"berth.dev/gpu": part}) for name, part in (("a", 40), ("b", 60), ("c", 1))]
@@ -241,7 +232,6 @@ IN_WORDS: Final[dict[str, Callable[[], None]]] = {
     "preemption": preemption,
     "gangs": gangs,
     "volumes without a claim": inline,
-    "spread by default": unspread,
     "cutting cards": cutting,
     "the memory and compute of a share": shares,
     "which cards a container sees": seen,

@@ -84,3 +84,16 @@ def test_each_constraint_is_kept(there: Body, asks: Body, node: str) -> None:
     blue = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "blue", "labels": {"team": "blue"}}}
 
     assert simulator.nodes(simulator.place(*ZONES, blue, blue, there, asks))["ml/p"] == node
+
+
+def test_the_pods_of_a_replica_set_are_spread_by_default() -> None:
+    """One goes to each node, though they do not say so, and those that ask for a card go to one node."""
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "r", "controller": True}
+    meta = {"labels": {"app": "web"}, "ownerReferences": [owner]}
+    plain = [simulator.pod(name, {}, meta=meta) for name in ("p1", "p2")]
+    with_cards = [simulator.pod(name, meta=meta) for name in ("g1", "g2")]
+
+    found = simulator.nodes(simulator.place(*ZONES, *plain, *with_cards))
+
+    assert {found["ml/p1"], found["ml/p2"]} == {"n1", "n2"}
+    assert found["ml/g1"] == found["ml/g2"]
