@@ -259,7 +259,7 @@ LIMITS: Final = {
         pod_limits.MAX_POD_EXPRESSIONS,
         pod_limits.MAX_POD_VALUES,
     ),
-    "persistent volume claims": (pod_limits.MAX_CLAIMS,),
+    "persistent volume claims, and disks that it names itself": (pod_limits.MAX_CLAIMS,),
     "memory for what all waiting pods of a namespace say together, and those of all": (
         pod_memory.NAMESPACE_BYTES // pod_memory.MEBIBYTE,
         pod_memory.TOTAL_BYTES // pod_memory.MEBIBYTE,

@@ -24,7 +24,6 @@ OF_SPEC: Final = (
     "serviceAccount",
     "serviceAccountName",
     "terminationGracePeriodSeconds",
-    "volumes",
 )
 OF_CONTAINERS: Final = ("imagePullPolicy", "terminationMessagePath", "terminationMessagePolicy")
 OF_STATUS: Final = ("qosClass", "daemonEndpoints", "nodeInfo", "observedGeneration")
@@ -116,8 +115,11 @@ def _pruned_spec(spec: Object) -> Object:
         if listed in found:
             found[listed] = [_without(one, OF_CONTAINERS) for one in found[listed]]
             found[listed] = [{k: v for k, v in one.items() if v != {}} for one in found[listed]]
-    tolerations = [one for one in found.pop("tolerations", ()) if one.get("key") not in UNTIL_READY]
-    return {**found, **({"tolerations": tolerations} if tolerations else {})}
+    lists = {
+        "tolerations": [one for one in found.pop("tolerations", ()) if one.get("key") not in UNTIL_READY],
+        "volumes": [one for one in found.pop("volumes", ()) if "projected" not in one],  # Not the token's.
+    }
+    return found | {name: some for name, some in lists.items() if some}
 
 
 def _without_empty(thing: Any) -> Any:

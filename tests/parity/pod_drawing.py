@@ -27,6 +27,7 @@ ASKING: Final[dict[str, float]] = {
     "affinity": 0.25,
     "tolerations": 0.35,
     "ports": 0.15,
+    "disks": 0.06,
     "spread": 0.12,
     "pod affinity": 0.1,
     "pod anti-affinity": 0.1,
@@ -38,6 +39,7 @@ ASKING: Final[dict[str, float]] = {
 BOUND: Final[dict[str, float]] = {
     "resources": 0.7,
     "ports": 0.15,
+    "disks": 0.06,
     "pod affinity": 0.1,
     "pod anti-affinity": 0.12,
 }
@@ -45,7 +47,7 @@ OFTEN: Final = 0.75  # Likewise, of the group that is the theme of a cluster;
 SELDOM: Final = 0.4  # and of the others there, as a part of their weights.
 # Fields that keep a pod away only where another pod has them, too.
 THEMES: Final = (
-    *("", "", "resources", "resources", "ports", "ports", "affinity", "tolerations"),
+    *("", "", "resources", "resources", "ports", "ports", "disks", "affinity", "tolerations"),
     *("spread", "pod affinity", "pod anti-affinity"),
 )
 
@@ -149,6 +151,35 @@ def _port(dice: Dice, number: int) -> Fields:
     }
 
 
+def _disks(dice: Dice, _nodes: tuple[str, ...]) -> Fields:
+    """Return disks that the pod names itself; there are few, so that pods have the same ones."""
+    kinds = dice.some((*DISKS,), 2, 1)
+    return {"volumes": [{"name": f"disk-{at}", **DISKS[kind](dice)} for at, kind in enumerate(kinds)]}
+
+
+def _rbd(dice: Dice) -> Fields:
+    monitors = dice.some(("mon-1", "mon-2", "mon-3"), 2, 1)
+    pool = dice.maybe(0.3, pool=lambda: dice.choice(("rbd", "fast")))
+    return {"rbd": {"monitors": monitors, "image": dice.choice(("a", "b")), **pool, **_read_only(dice)}}
+
+
+def _iscsi(dice: Dice) -> Fields:
+    iqn = f"iqn.2001-04.com.example:{dice.choice('ab')}"
+    return {"iscsi": {"targetPortal": "10.0.0.1", "lun": dice.randint(0, 1), "iqn": iqn, **_read_only(dice)}}
+
+
+def _read_only(dice: Dice) -> Fields:
+    return dice.maybe(0.5, readOnly=lambda: dice.whether(0.8))
+
+
+DISKS: Final[dict[str, Callable[[Dice], Fields]]] = {
+    "rbd": _rbd,
+    "iscsi": _iscsi,
+    "google": lambda dice: {"gcePersistentDisk": {"pdName": dice.choice("ab"), **_read_only(dice)}},
+    "aws": lambda dice: {"awsElasticBlockStore": {"volumeID": dice.choice("ab"), **_read_only(dice)}},
+}
+
+
 def _features(dice: Dice) -> Fields:
     """Return fields that not every kubelet serves."""
     if dice.whether(0.3):
@@ -164,6 +195,7 @@ _PARTS: Final[dict[str, Callable[[Dice, tuple[str, ...]], Fields]]] = {
     "affinity": affinity_drawing.node_affinity,
     "tolerations": _tolerations,
     "ports": _ports,
+    "disks": _disks,
     "spread": lambda dice, _: affinity_drawing.spread(dice),
     "pod affinity": lambda dice, _: affinity_drawing.pod_affinity(dice, "podAffinity"),
     "pod anti-affinity": lambda dice, _: affinity_drawing.pod_affinity(dice, "podAntiAffinity"),

@@ -6,7 +6,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from berth_operator.scheduling import explain, port_usage, queued_pods
+from berth_operator.scheduling import exclusive_use, explain, queued_pods
 from berth_operator.scheduling.decisions import ClusterEvent, Wait
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.inventory import Inventory
@@ -137,7 +137,7 @@ def test_a_port_is_written_as_people_write_it(port: HostPort, text: str) -> None
 
 def test_nothing_is_kept_of_ports_that_are_free_again() -> None:
     """Pods that come and go leave nothing behind."""
-    usage = port_usage.PortUsage()
+    usage = exclusive_use.ExclusiveUse[HostPort]()
     usage.change(3, (WEB, WEB), 1)
     usage.change(3, (WEB, WEB), -1)
 

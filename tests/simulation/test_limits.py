@@ -111,12 +111,13 @@ def cutting() -> None:
 
 
 def inline() -> None:
-    """Two pods of one disk, of which a node has one at a time elsewhere, are on one node."""
-    disk = [
-        {"name": "d", "iscsi": {"targetPortal": "10.0.0.1", "iqn": "iqn.2001-04.com.example:d", "lun": 0}}
-    ]
-    pods = (simulator.pod(name, volumes=disk) for name in "ab")
-    assert nodes(*simulator.both(), *pods) == {"ml/a": "n1", "ml/b": "n1"}
+    """Two pods with a disk each are on a node that can attach one."""
+    kind = {"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": "n1"}}
+    driver = {"name": "pd.csi.storage.gke.io", "nodeID": "n1", "allocatable": {"count": 1}}
+    disks = ([{"name": "d", "gcePersistentDisk": {"pdName": name}}] for name in "ab")
+    pods = (simulator.pod(name, volumes=disk) for name, disk in zip("ab", disks, strict=True))
+    found = nodes(*simulator.both(), kind | {"spec": {"drivers": [driver]}}, *pods)
+    assert found == {"ml/a": "n1", "ml/b": "n1"}
 
 
 def shares() -> None:
@@ -231,7 +232,7 @@ def stock() -> None:
 IN_WORDS: Final[dict[str, Callable[[], None]]] = {
     "preemption": preemption,
     "gangs": gangs,
-    "volumes without a claim": inline,
+    "limits of volumes without a claim": inline,
     "cutting cards": cutting,
     "the memory and compute of a share": shares,
     "which cards a container sees": seen,

@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from berth_operator.engine import pod_memory
-from berth_operator.scheduling import node_info, port_usage
+from berth_operator.scheduling import node_info
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.nodes import affinity, facts, taints
 
@@ -47,12 +47,11 @@ class _FreeResources:
     """What is free of a node's resources, and which of its ports are taken."""
 
     amounts: Mapping[str, int]
-    ports: Mapping[tuple[int, str], set[str]]  # The addresses, by number and protocol.
+    ports: Mapping[tuple[int, str], set[facts.HostPort]]  # By number and protocol.
 
     def is_free(self, port: facts.HostPort) -> bool:
         """Whether a port is free; a port without an address means all addresses."""
-        addresses = self.ports.get((port.number, port.protocol), ())
-        return not any(port_usage.conflict(port.address, one) for one in addresses)
+        return not any(map(port.excludes, self.ports.get(port.key, ())))
 
 
 UNKNOWN_NODE: Final = _FreeResources({}, {})
@@ -141,11 +140,11 @@ class UnadmittedPods:
                 uncertain.update(dict(info.holds[uid].amounts))
         used = info.amounts
         amounts = {name: most - used.get(name, 0) + uncertain[name] for name, most in info.node.allocatable}
-        taken = collections.defaultdict[tuple[int, str], set[str]](set)
+        taken = collections.defaultdict[tuple[int, str], set[facts.HostPort]](set)
         for uid, hold in info.holds.items():
             if hold.host_ports and uid not in self._pods and uid not in assumed:
                 for port in hold.host_ports:
-                    taken[port.number, port.protocol].add(port.address)
+                    taken[port.key].add(port)
         return _FreeResources(amounts, taken)
 
     def _set_charged(self, pod: _Pod, charged: facts.Amounts) -> None:

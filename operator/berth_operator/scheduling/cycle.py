@@ -284,6 +284,7 @@ def hold_for(candidate: queued_pods.Candidate, placement: decisions.Placement) -
         shares=allocator.peak_shares(placement.grants),
         host_ports=demand.host_ports,
         claims=demand.claims,
+        disks=demand.disks,
         priority=candidate.priority,
         labels=candidate.labels,
         anti_affinity=demand.other_pods.anti_affinity if demand.other_pods is not None else (),

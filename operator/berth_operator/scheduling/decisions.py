@@ -33,6 +33,7 @@ class Reason(enum.StrEnum):
     SELECTOR_MISMATCH = "SelectorMismatch"
     INSUFFICIENT_RESOURCE = "InsufficientResource"
     HOST_PORT_TAKEN = "HostPortTaken"
+    DISK_IN_USE = "DiskInUse"
     # The pods on all nodes.
     SPREAD_LABEL_MISSING = "SpreadLabelMissing"
     TOPOLOGY_SPREAD = "TopologySpread"
@@ -231,6 +232,7 @@ LIFTED_BY: dict[Reason, frozenset[ClusterEvent]] = {
     Reason.SELECTOR_MISMATCH: frozenset({ClusterEvent.NODE_CHANGED}),
     Reason.INSUFFICIENT_RESOURCE: frozenset({ClusterEvent.NODE_CHANGED, ClusterEvent.CAPACITY_FREED}),
     Reason.HOST_PORT_TAKEN: frozenset({ClusterEvent.CAPACITY_FREED}),
+    Reason.DISK_IN_USE: frozenset({ClusterEvent.CAPACITY_FREED}),
     Reason.SPREAD_LABEL_MISSING: frozenset({ClusterEvent.NODE_CHANGED}),
     Reason.TOPOLOGY_SPREAD: frozenset({ClusterEvent.PODS_CHANGED}),
     Reason.POD_AFFINITY: frozenset({ClusterEvent.PODS_CHANGED}),

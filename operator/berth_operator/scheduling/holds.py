@@ -40,6 +40,7 @@ class Hold:
     withheld_types: frozenset[str] = frozenset()
     host_ports: tuple[facts.HostPort, ...] = ()
     claims: tuple[facts.PodClaim, ...] = ()
+    disks: tuple[facts.Disk, ...] = ()
     by_agent: bool = False
     priority: int = dataclasses.field(default=0, compare=False)
     labels: facts.Labels = dataclasses.field(default=(), compare=False)

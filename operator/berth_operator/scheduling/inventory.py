@@ -17,12 +17,12 @@ from berth_operator.scheduling import (
     cluster_supply,
     demand_model,
     device_counts,
+    exclusive_use,
     node_hints,
     node_info,
     node_selection_reasons,
     node_table,
     pod_index,
-    port_usage,
     resource_counts,
     uuid_ownership,
     uuid_records,
@@ -67,7 +67,8 @@ class Inventory:
         self._node_selection = node_selection_reasons.NodeSelectionCache()
         self._card_masks = card_masks.CardMasks()
         self._holders: dict[str, int] = {}
-        self.ports = port_usage.PortUsage()
+        self.ports = exclusive_use.ExclusiveUse[facts.HostPort]()
+        self.disks = exclusive_use.ExclusiveUse[facts.Disk]()
         self.pods = pod_index.PodIndex(self.index, self._all_holds)
         self.volumes = index.Volumes()
         self.hints = node_hints.NodeHints()
@@ -331,6 +332,8 @@ class Inventory:
         resource_counts.take(self.table, info, hold, sign)
         if hold.host_ports:
             self.ports.change(info.row, hold.host_ports, sign)
+        if hold.disks:
+            self.disks.change(info.row, hold.disks, sign)
         if hold.claims:
             self.volumes.use(hold.uid, hold.claims, info.node or facts.Node(info.name), sign)
         device_counts.take(info, hold, sign)

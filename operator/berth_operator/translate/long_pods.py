@@ -27,7 +27,15 @@ REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 # In JSON these texts occur only as keys and values: within another string a quote is escaped.
 HOST_PORT: Final = b'"hostPort":'
-CLAIMS: Final = (b'"persistentVolumeClaim":', b'"ephemeral":')
+READ_VOLUMES: Final = (
+    b'"persistentVolumeClaim":',
+    b'"ephemeral":',
+    b'"image":',
+    b'"iscsi":',
+    b'"rbd":',
+    b'"gcePersistentDisk":',
+    b'"awsElasticBlockStore":',
+)
 DO_NOT_SCHEDULE: Final = (b'"DoNotSchedule"',)
 
 
@@ -146,7 +154,7 @@ def _spec(spec: _PodSpec) -> raw.PodSpec:
         affinity=_affinity(spec.affinity),
         tolerations=_unless_long(_tolerations, spec.tolerations),
         topology_spread_constraints=_unless_long(_spreads, spec.topology_spread_constraints),
-        volumes=_if_mentioned(_volumes, spec.volumes, CLAIMS),
+        volumes=_if_mentioned(_volumes, spec.volumes, READ_VOLUMES),
         scheduling_gates=(raw.SchedulingGate(""),) if _any(spec.scheduling_gates) else None,
         resource_claims=_presence(spec.resource_claims),
         unread_list=next((name for name, text in lists.items() if len(text) > MAX_LIST_BYTES), ""),

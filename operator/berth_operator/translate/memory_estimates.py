@@ -64,6 +64,11 @@ def of_labels(labels: facts.Labels) -> int:
     return ITEM * len(labels) + sum(map(sys.getsizeof, itertools.chain.from_iterable(labels)))
 
 
+def of_disks(disks: Sequence[facts.Disk]) -> int:
+    """Return the bytes of the disks that a pod names itself."""
+    return ITEM * len(disks) + sum(sys.getsizeof(one.name) for one in disks) if disks else 0
+
+
 def of_claims(claims: Sequence[facts.PodClaim]) -> int:
     """Return the bytes of the claims of a pod."""
     words = itertools.chain.from_iterable((one.namespace, one.name, one.owned_by) for one in claims)

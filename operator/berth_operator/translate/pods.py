@@ -26,6 +26,7 @@ from berth_operator.translate import (
     delivery,
     demands,
     device_requests,
+    disks,
     held_devices,
     memory_estimates,
     node_images,
@@ -114,6 +115,7 @@ def classify(pod: raw.Pod) -> ClassifiedPod:
     waiting = _candidate(pod, pod_request)
     size = pod_request.byte_size + memory_estimates.of_labels(waiting.labels)
     size += memory_estimates.of_claims(waiting.demand.claims)
+    size += memory_estimates.of_disks(waiting.demand.disks)
     size += memory_estimates.of_default_spread(waiting.demand.preferred_pods)
     return WaitingPod(waiting, gated=bool(pod.spec.scheduling_gates), byte_size=size)
 
@@ -172,13 +174,9 @@ def _candidate(pod: raw.Pod, pod_request: PodRequest) -> queued_pods.Candidate:
     preferred = default_spread.applied(pod, pod_request.request, demand.preferred_pods, labels)
     if preferred is not demand.preferred_pods:
         demand = dataclasses.replace(demand, preferred_pods=preferred)
-    if pod.spec.volumes and (images := node_images.of_volumes(pod.spec.volumes)):
-        demand = dataclasses.replace(demand, images=(*demand.images, *images))
-    if pod.spec.volumes and (found := claims.of_pod(pod)):
-        if (too_many := claims.too_many(found)) is not None:
-            faults = (*faults, too_many)
-        else:
-            demand = dataclasses.replace(demand, claims=found)
+    if pod.spec.volumes:
+        demand, more = _with_volumes(demand, pod)
+        faults += more
     return queued_pods.Candidate(
         uid=pod.metadata.uid,
         namespace=pod.metadata.namespace,
@@ -194,6 +192,18 @@ def _candidate(pod: raw.Pod, pod_request: PodRequest) -> queued_pods.Candidate:
         labels=labels,
         priority_class=sys.intern(pod.spec.priority_class_name or ""),
     )
+
+
+def _with_volumes(demand: facts.Demand, pod: raw.Pod) -> tuple[facts.Demand, tuple[decisions.Refusal, ...]]:
+    """Return the demand with the volumes of the pod, and faults if there are too many."""
+    images, claimed = node_images.of_volumes(pod.spec.volumes or ()), claims.of_pod(pod)
+    named = disks.of_pod(pod)
+    if not (images or claimed or named):
+        return demand, ()
+    if faults := tuple(filter(None, (claims.too_many(claimed), disks.too_many(named)))):
+        return demand, faults
+    images = (*demand.images, *images)
+    return dataclasses.replace(demand, claims=claimed, disks=named, images=images), ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -281,6 +291,7 @@ def read_bound(pod: raw.Pod) -> BoundPod:
         withheld_types=held.withheld_types,
         host_ports=bound_request.host_ports,
         claims=claims.of_pod(pod) if pod.spec.volumes else (),
+        disks=disks.of_pod(pod) if pod.spec.volumes else (),
         priority=device_requests.priority(pod),
         labels=_labels(pod),
         start=pod.status.start_time or "",
@@ -294,7 +305,7 @@ def read_bound(pod: raw.Pod) -> BoundPod:
     large = node_selection is not None or nameless is not None
     weight = memory_estimates.of_labels(hold.labels) + memory_estimates.of_terms(hold.anti_affinity)
     weight += memory_estimates.of_terms([one.term for one in hold.weighted_terms])
-    weight += memory_estimates.of_claims(hold.claims)
+    weight += memory_estimates.of_claims(hold.claims) + memory_estimates.of_disks(hold.disks)
     weight += memory_estimates.of_bound(hold, nameless, node_selection) if large else 0
     return BoundPod(hold, held.fault, bound_request.sample, nameless, node_selection, weight)
 

@@ -191,13 +191,46 @@ class ImageSource(wire.Struct, frozen=True):
     reference: str = ""
 
 
+class IscsiDisk(wire.Struct, frozen=True):
+    """A disk by iSCSI."""
+
+    iqn: str = ""
+    read_only: bool = False
+
+
+class RbdImage(wire.Struct, frozen=True):
+    """A block device of Ceph."""
+
+    monitors: tuple[str, ...] = ()
+    image: str = ""
+    pool: str = "rbd"
+    read_only: bool = False
+
+
+class GoogleDisk(wire.Struct, frozen=True):
+    """A disk of Google's cloud."""
+
+    pd_name: str = ""
+    read_only: bool = False
+
+
+class AwsDisk(wire.Struct, frozen=True):
+    """A disk of Amazon's cloud."""
+
+    volume_id: str = msgspec.field(default="", name="volumeID")
+
+
 class Volume(wire.Struct, frozen=True):
-    """A volume, and only whether and how it is claimed, or of which image it is."""
+    """A volume: whether and how it is claimed, of which image it is, or which disk it is."""
 
     name: str = ""
     persistent_volume_claim: ClaimSource | None = None
     ephemeral: Presence | None = None
     image: ImageSource | None = None
+    iscsi: IscsiDisk | None = None
+    rbd: RbdImage | None = None
+    gce_persistent_disk: GoogleDisk | None = None
+    aws_elastic_block_store: AwsDisk | None = None
 
 
 class SchedulingGate(wire.Struct, frozen=True):

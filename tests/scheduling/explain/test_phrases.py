@@ -47,6 +47,7 @@ REASONS: dict[Reason, tuple[str, str, str]] = {
         "2 do not match the node selector or affinity",
     ),
     **volume_phrases.REASONS,
+    Reason.DISK_IN_USE: ("rbd a/b", "1 has the disk rbd a/b in use", "2 have the disk rbd a/b in use"),
     Reason.HOST_PORT_TAKEN: ("80/TCP", "1 has host port 80/TCP in use", "2 have host port 80/TCP in use"),
     **words_about_pods.REASONS,
     Reason.INSUFFICIENT_RESOURCE: ("cpu", "1 has insufficient cpu", "2 have insufficient cpu"),

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from berth_operator.scheduling import changes, node_table, port_usage, queued_pods
+from berth_operator.scheduling import changes, node_table, queued_pods
 from berth_operator.scheduling.constraints.constraint import Constraint, FailedPlacement, Objection
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
@@ -78,19 +78,17 @@ def relaxations(failed: FailedPlacement) -> Iterator[changes.ProposedChange]:
 def remedies(scenario: changes.Scenario, _: object) -> Iterator[changes.ProposedChange]:
     """Propose to end the pods that have the ports."""
     asked = scenario.demand.host_ports
-    holders = tuple(hold for hold in scenario.holds if any(map(conflicting(hold), asked)))
+    holders = tuple(hold for hold in scenario.holds if any(map(_excluding(hold), asked)))
     if holders:
         yield changes.ProposedChange([changes.EndPods(node=scenario.node.name, holds=holders)])
 
 
-def conflicting(hold: Hold) -> Callable[[facts.HostPort], bool]:
+def _excluding(hold: Hold) -> Callable[[facts.HostPort], bool]:
     """Return a function that tells whether a pod has a port."""
-    addresses = collections.defaultdict(list)
+    ports = collections.defaultdict(list)
     for port in hold.host_ports:
-        addresses[port.number, port.protocol].append(port.address)
-    return lambda port: any(
-        port_usage.conflict(port.address, one) for one in addresses.get((port.number, port.protocol), ())
-    )
+        ports[port.key].append(port)
+    return lambda port: any(map(port.excludes, ports.get(port.key, ())))
 
 
 def _in_use(nodes: int, _pod: queued_pods.Candidate, detail: str) -> str:

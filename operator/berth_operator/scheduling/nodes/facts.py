@@ -148,6 +148,33 @@ class HostPort:
         address = f"[{self.address}]" if ":" in self.address else self.address
         return f"{address}{':' * bool(address)}{self.number}/{self.protocol}"
 
+    @property
+    def key(self) -> tuple[int, str]:
+        """The number and the protocol."""
+        return self.number, self.protocol
+
+    def excludes(self, other: "HostPort") -> bool:
+        """Whether the addresses of the same port overlap."""
+        return not self.address or not other.address or self.address == other.address
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Disk:
+    """A disk that a pod names itself; several pods of a node can have it if they only read it, if at all."""
+
+    name: str
+    read_only: bool = False
+    can_be_shared: bool = True
+
+    @property
+    def key(self) -> str:
+        """The name."""
+        return self.name
+
+    def excludes(self, other: "Disk") -> bool:
+        """Whether one of both is written, or the disk cannot be shared."""
+        return not (self.can_be_shared and self.read_only and other.read_only)
+
 
 Expressions = tuple[LabelExpression, ...]
 
@@ -316,6 +343,7 @@ class Demand:
     is_counted: bool = False
     other_pods: OtherPods | None = None
     claims: tuple[PodClaim, ...] = ()
+    disks: tuple[Disk, ...] = ()
     preferred: tuple[PreferredTerm, ...] = ()
     preferred_pods: PreferredPods | None = None
     images: tuple[str, ...] = dataclasses.field(default=(), compare=False)
@@ -338,6 +366,7 @@ class Demand:
             self.device_resources,
             self.host_ports,
             self.claims,
+            self.disks,
             self.preferred,
             self.images,
         )

@@ -1,0 +1,88 @@
+"""Whether no pod of the node is in the way of a disk that the pod names itself, without a claim.
+
+As in kube-scheduler: a disk can be had by several pods of a node only if all of them only read it, and one of
+AWS by one pod. What each part of a constraint is for stands in `constraint`.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import ClassVar
+
+import numpy as np
+
+from berth_operator.scheduling import changes, node_table, queued_pods
+from berth_operator.scheduling.constraints.constraint import Constraint, FailedPlacement, Objection
+from berth_operator.scheduling.constraints.query import Query
+from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.holds import Hold
+from berth_operator.scheduling.nodes import facts
+from berth_operator.scheduling.wording import clipped, have
+
+
+def _taken(query: Query, disk: facts.Disk) -> node_table.Mask:
+    return query.inventory.disks.taken(disk, query.inventory.size)[query.rows]
+
+
+def feasible(query: Query) -> node_table.Mask:
+    """Return the nodes on which the pod can have all its disks."""
+    mask = np.ones(query.height, dtype=np.bool_)
+    for disk in query.question.demand.disks:
+        mask &= ~_taken(query, disk)
+    return mask
+
+
+def resolvable(query: Query) -> Iterator[Objection]:
+    """Yield the objections of the nodes on which a pod has a disk, disk by disk."""
+    for disk in query.question.demand.disks:
+        yield Objection(_taken(query, disk), Reason.DISK_IN_USE, disk.name)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class OnlyReadDisk(changes.Change):
+    """The pod only reads a disk."""
+
+    precedence: ClassVar = changes.Precedence.DROP_CONDITION
+    disk: facts.Disk
+
+    def apply(self, scenario: changes.Scenario) -> changes.Scenario:
+        """Return the scenario in which it mounts the disk read-only."""
+        only_read = dataclasses.replace(self.disk, read_only=True)
+        disks = tuple(only_read if one == self.disk else one for one in scenario.demand.disks)
+        return dataclasses.replace(scenario, demand=dataclasses.replace(scenario.demand, disks=disks))
+
+    def clause(self) -> str:
+        """Return what comes after "would fit if" in an explanation."""
+        return f"it mounted {clipped(self.disk.name)} read-only"
+
+
+def relaxations(failed: FailedPlacement) -> Iterator[changes.ProposedChange]:
+    """Propose to only read, one at a time, the disks that can be had so and are in the way somewhere."""
+    for disk in failed.query.question.demand.disks:
+        if disk.can_be_shared and not disk.read_only and _taken(failed.query, disk).any():
+            yield changes.ProposedChange([OnlyReadDisk(disk=disk)])
+
+
+def remedies(scenario: changes.Scenario, _: object) -> Iterator[changes.ProposedChange]:
+    """Propose to end the pods that have the disks."""
+    holders = tuple(hold for hold in scenario.holds if _is_in_the_way(hold, scenario.demand))
+    if holders:
+        yield changes.ProposedChange([changes.EndPods(node=scenario.node.name, holds=holders)])
+
+
+def _is_in_the_way(hold: Hold, demand: facts.Demand) -> bool:
+    return any(one.key == other.key and one.excludes(other) for one in demand.disks for other in hold.disks)
+
+
+def _in_use(nodes: int, _pod: queued_pods.Candidate, detail: str) -> str:
+    return f"{have(nodes)} the disk {clipped(detail)} in use"
+
+
+CONSTRAINT = Constraint(
+    applies_to=lambda question: bool(question.demand.disks),
+    feasible=feasible,
+    resolvable=resolvable,
+    relaxations=relaxations,
+    remedies=remedies,
+    words={Reason.DISK_IN_USE: _in_use},
+    brief={Reason.DISK_IN_USE: "disk in use"},
+)

@@ -1,0 +1,63 @@
+"""The disks that pods name themselves are read by kind and name, whoever the pod is."""
+
+from typing import Any, Final
+
+import pytest
+
+from berth_operator.scheduling import cycle, decisions
+from berth_operator.scheduling.decisions import Reason
+from berth_operator.scheduling.nodes.facts import Disk
+from berth_operator.translate import disks, pod_limits, pods
+from support import builders
+
+ISCSI: Final = {"name": "v", "iscsi": {"iqn": "iqn.example:d", "targetPortal": "10.0.0.1", "lun": 0}}
+RBD: Final = {"name": "w", "rbd": {"monitors": ["m1", "m2"], "image": "i", "readOnly": True}}
+READ: Final[dict[str, tuple[dict[str, Any], tuple[Disk, ...]]]] = {
+    "no disk": ({"name": "e", "emptyDir": {}}, ()),
+    "a claim": ({"name": "c", "persistentVolumeClaim": {"claimName": "data"}}, ()),
+    "iscsi": (ISCSI, (Disk("iscsi iqn.example:d"),)),
+    "one of Ceph for each monitor": (RBD, (Disk("rbd m1/rbd/i", True), Disk("rbd m2/rbd/i", True))),
+    "of another pool": ({"rbd": {"monitors": ["m"], "image": "i", "pool": "p"}}, (Disk("rbd m/p/i"),)),
+    "of Google": (
+        {"gcePersistentDisk": {"pdName": "d", "readOnly": True}},
+        (Disk("gcePersistentDisk d", True),),
+    ),
+    "of AWS, which cannot be shared": (
+        {"awsElasticBlockStore": {"volumeID": "d", "readOnly": True}},
+        (Disk("awsElasticBlockStore d", can_be_shared=False),),
+    ),
+    "a very long name": ({"iscsi": {"iqn": "x" * 1000}}, (Disk(f"iscsi {'x' * 1000}"[:512]),)),
+}
+
+
+@pytest.mark.parametrize(("volume", "expected"), READ.values(), ids=READ.keys())
+def test_the_disks_of_a_pod(volume: dict[str, Any], expected: tuple[Disk, ...]) -> None:
+    """They are the same while it waits and once it is bound."""
+    volumes = [{"name": "v", **volume}]
+    candidate = pods.candidate(builders.pod(gpus=0, volumes=volumes))
+    bound = pods.read_bound(builders.pod(gpus=0, volumes=volumes, nodeName="n1"))
+
+    assert candidate.demand.disks == expected
+    assert bound.hold.disks == expected
+    assert cycle.hold_for(candidate, decisions.Placement("n1")).disks == expected
+
+
+def test_a_disk_that_is_mounted_twice_is_one() -> None:
+    """The pod is not in its own way."""
+    assert disks.of_pod(builders.pod(volumes=[ISCSI, ISCSI | {"name": "again"}])) == READ["iscsi"][1]
+
+
+def test_a_pod_of_very_many_disks_is_refused_and_a_bound_one_is_read_in_part() -> None:
+    """The sentence names the limit, and nothing is kept of the disks."""
+    volumes = [{"name": f"v{at}", "iscsi": {"iqn": f"{at}"}} for at in range(2000)]
+    most = pod_limits.MAX_DISKS
+
+    refused = pods.candidate(builders.pod(volumes=volumes[: most + 1]))
+    bound = pods.read_bound(builders.pod(volumes=volumes, nodeName="n1"))
+
+    (fault,) = refused.faults
+    assert fault.reason is Reason.UNSUPPORTED_REQUEST
+    assert fault.detail == f"the pod names {most + 1} disks of its own; Berth reads {most} at most"
+    assert refused.demand.disks == ()
+    assert pods.candidate(builders.pod(volumes=volumes[:most])).faults == ()
+    assert len(bound.hold.disks) == pod_limits.MAX_BOUND_DISKS
