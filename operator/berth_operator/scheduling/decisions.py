@@ -8,6 +8,8 @@ import dataclasses
 import enum
 from typing import Final
 
+from berth_operator.scheduling import values
+
 
 class EvictionCause(enum.StrEnum):
     """Why a pod is evicted."""
@@ -150,6 +152,7 @@ class Count:
     nodes: int
 
 
+@values.quickly_made
 @dataclasses.dataclass(frozen=True, slots=True)
 class Share:
     """A part of one device, or the whole of it: core in percent, memory in bytes.
@@ -173,6 +176,7 @@ class Share:
     core_limit: int = 0
 
 
+@values.quickly_made
 @dataclasses.dataclass(frozen=True, slots=True)
 class Grant:
     """The devices of one container; `runs` is false for an init container, which borrows."""
@@ -182,6 +186,7 @@ class Grant:
     runs: bool = True
 
 
+@values.quickly_made
 @dataclasses.dataclass(frozen=True, slots=True)
 class Placement:
     """A node and, for each container that asked, its very cards; in words, what enforces parts of cards."""
@@ -191,6 +196,7 @@ class Placement:
     isolation: str = dataclasses.field(default="", compare=False)
 
 
+@values.quickly_made
 @dataclasses.dataclass(frozen=True, slots=True)
 class Bind:
     """The pod fits: write this."""
@@ -199,6 +205,7 @@ class Bind:
     placement: Placement
 
 
+@values.quickly_made
 @dataclasses.dataclass(frozen=True, slots=True)
 class Wait:
     """The pod does not fit now: how many nodes refused for which reason, and which cluster events could help.

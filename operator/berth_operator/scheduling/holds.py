@@ -7,12 +7,13 @@ cases; only the ledger knows which of the two it is.
 import dataclasses
 from typing import Final
 
-from berth_operator.scheduling import decisions
+from berth_operator.scheduling import decisions, values
 from berth_operator.scheduling.nodes import facts
 
 ALL_CARDS: Final = 1 << 16  # More than any node has: withholds whatever is not held by name.
 
 
+@values.quickly_made
 @dataclasses.dataclass(frozen=True, slots=True)
 class Hold:
     """What one pod takes from one node.

@@ -5,12 +5,13 @@ itself (cpu, memory, host ports, labels), and a Question is all of these togethe
 """
 
 import dataclasses
-import functools
 
+from berth_operator.scheduling import values
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes import facts
 
 
+@values.quickly_made
 @dataclasses.dataclass(frozen=True)
 class Question:
     """All of a pod that its placement depends on.
@@ -33,13 +34,13 @@ class Question:
         """How many terms it has, which says how much memory it takes."""
         return self.named + self.demand.size
 
-    @functools.cached_property
-    def _hash(self) -> int:
-        return hash((self.need, self.conditions, self.grouping, self.demand, self.searched, self.unit))
-
     def __hash__(self) -> int:
         """Return the hash, computed once: a question is looked up in several tables in each decision."""
-        return self._hash
+        # Not a cached property, which takes a lock.
+        if (found := self.__dict__.get("_hash")) is None:
+            parts = self.need, self.conditions, self.grouping, self.demand, self.searched, self.unit
+            found = self.__dict__["_hash"] = hash(parts)
+        return int(found)
 
 
 def of(request: requests.Request, demand: facts.Demand, *, unit: str = "") -> Question:

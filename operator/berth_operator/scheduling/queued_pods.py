@@ -8,7 +8,7 @@ import enum
 import operator
 from typing import Final
 
-from berth_operator.scheduling import decisions, queue_order
+from berth_operator.scheduling import decisions, queue_order, values
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes import facts
 
@@ -30,6 +30,7 @@ class SmallAmount:
     guessed: int = 0
 
 
+@values.quickly_made
 @dataclasses.dataclass(frozen=True, slots=True)
 class Candidate:
     """A pod that asks to be placed; `faults` say why its request cannot be served at all.

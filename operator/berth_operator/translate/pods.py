@@ -17,7 +17,7 @@ import msgspec
 from berth_crds import aliases, allocation, device_types, names
 from berth_crds.client import decoding, errors, watch
 from berth_crds.vocabulary import PodPhase
-from berth_operator.scheduling import allocation_recovery, decisions, holds, queued_pods, workload
+from berth_operator.scheduling import allocation_recovery, decisions, holds, queued_pods, values, workload
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import (
@@ -53,6 +53,7 @@ MOST_WITHOUT_DEVICES: Final = 256
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"  # Kubelets set it on the mirror pods of static pods.
 
 
+@values.quickly_made
 @dataclasses.dataclass(frozen=True, slots=True)
 class WaitingPod:
     """A pod of Berth that is not bound; a gated one is not tried. `byte_size` is that of its request."""
@@ -62,6 +63,7 @@ class WaitingPod:
     byte_size: int = dataclasses.field(default=0, compare=False)
 
 
+@values.quickly_made
 @dataclasses.dataclass(frozen=True, slots=True)
 class BoundPod:
     """A pod on a node, what it holds there, and its request as a sample of the workload.

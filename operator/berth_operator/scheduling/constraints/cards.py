@@ -122,7 +122,9 @@ def feasible(query: Query) -> node_table.Mask:
     for ask in need.largest_shares:
         room = query.cards_with_room if need.filters_suffice else query.room_for(ask, matching)
         assert room is not None, "a share is asked for"  # noqa: S101
-        mask = mask & (room.any(axis=1) if ask.count == 1 else node_table.count(room) >= ask.count)
+        mask = mask & (
+            np.logical_or.reduce(room, axis=1) if ask.count == 1 else node_table.count(room) >= ask.count
+        )
     if len(need.shares) > 1:
         mask = mask & room_together(query, table.open[rows] if matching is None else matching)
     return mask

@@ -148,7 +148,7 @@ def cards_with_room(
     if matching is not None:
         fit = fit & matching
     withheld = table.withheld[rows]
-    if withheld.any():
+    if np.count_nonzero(withheld):
         # Where every unused card is withheld, a share may only come from a card that is partly used already.
         whole = table.whole[rows]
         fit = fit & (~whole | (node_table.count(whole) > withheld)[:, None])

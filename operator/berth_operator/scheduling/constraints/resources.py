@@ -34,10 +34,12 @@ def feasible(query: Query) -> node_table.Mask:
 
 def have_enough(inventory: Inventory, rows: node_table.Rows, demand: facts.Demand) -> node_table.Mask:
     """Return which of these nodes have enough of all resources left."""
-    table = inventory.table
+    table, columns = inventory.table, inventory.table.resources.of
     mask: node_table.Mask = table.has_node[rows].copy()
     for name, amount in demand.amounts:
-        mask &= _has(table, rows, name, amount)
+        if (column := columns.get(name)) is None:
+            return np.zeros(len(mask), dtype=np.bool_)
+        mask &= table.left[rows, column] >= amount
     for name, amount in demand.device_resources:
         if (column := table.resources.get(name)) is not None:
             mask &= (table.left[rows, column] >= amount) | (

@@ -9,7 +9,7 @@ import enum
 from collections.abc import Mapping
 from typing import Final
 
-from berth_operator.scheduling import delivery_methods
+from berth_operator.scheduling import delivery_methods, values
 
 CPU: Final = "cpu"
 MEMORY: Final = "memory"
@@ -319,6 +319,7 @@ class PodClaim:
         return self.namespace, self.name
 
 
+@values.quickly_made
 @dataclasses.dataclass(frozen=True, slots=True)
 class Demand:
     """What a pod asks of a node apart from cards.
