@@ -8,7 +8,7 @@ import pytest
 from hypothesis import strategies as st
 
 from berth_crds.vocabulary import Strategy
-from berth_operator.scheduling import cycle, decisions, questions, queued_pods
+from berth_operator.scheduling import cycle, decisions, questions, queued_pods, search_memory
 from berth_operator.scheduling.constraints import reasons
 from berth_operator.scheduling.decisions import Bind, Count, Reason, Refusal, Reject, Wait
 from berth_operator.scheduling.devices import device_facts, requests
@@ -330,3 +330,16 @@ def test_node_that_takes_all_the_time_is_given_up() -> None:
 
     closer = search.refusals(questions.of(TIGHT, builders.demand()), RULES)
     assert [reason for reason, _ in closer.values()] == [Reason.UNDECIDED] * 3
+
+
+def test_a_node_that_was_not_searched_to_the_end_may_take_the_pod() -> None:
+    """Until it has been searched a few times: so it stays reserved, and nobody else takes it meanwhile."""
+    search = Search(builders.inventory(*builders.nodes(1, cards=8)))
+    question = questions.of(TIGHT, builders.demand())
+    found = []
+
+    for _ in range(search_memory.MOST_RETRIES + 1):
+        search.place(TIGHT, builders.demand(), policy=RULES, effort=Effort(expired=lambda: True))
+        found.append(search.may_place(question, RULES, {"n1"}))
+
+    assert found == [True, True, True, False]

@@ -130,7 +130,7 @@ def test_a_freed_card_goes_to_the_first_that_can_use_it(monkeypatch: pytest.Monk
 
 
 def test_who_was_kept_back_for_long_takes_what_it_finds() -> None:
-    """Claims that are renewed all the time do not keep a card from a pod for ever."""
+    """Reservations that are renewed all the time do not keep a card from a pod for ever."""
     ledger, now = stage(free=False)
     crowd(ledger, now)
     free(ledger, 0)
@@ -186,37 +186,37 @@ def test_turns_leave_everybody_in_line() -> None:
     assert ready(backlog) == ["a", "b", "c"]
 
 
-def test_claims_end_with_those_who_made_them() -> None:
-    """When the woken are gone, placed or tried, nothing is claimed any more."""
+def test_reservations_end_with_those_for_whom_they_are() -> None:
+    """When the woken are gone, placed or tried, nothing is reserved any more."""
     ledger, now = stage(free=False)
     crowd(ledger, now)
 
     free_and_take(ledger, 0)
-    claimed = len(ledger.backlog._rotation.claims)
+    reserved = len(ledger.backlog._rotation.reservations)
     for at in range(CROWD):
         ledger.pod_over(f"uid-c{at:02}")
 
-    assert (claimed, len(ledger.backlog._rotation.claims)) == (CROWD, 0)
+    assert (reserved, len(ledger.backlog._rotation.reservations)) == (CROWD, 0)
 
 
-def test_claims_on_all_nodes_are_not_asked_for_each() -> None:
-    """A kind that claims all nodes has nothing to add, however many more become better."""
+def test_reservations_of_all_nodes_are_not_asked_for_each() -> None:
+    """A kind for which all nodes are reserved has nothing to add, however many more become better."""
     backlog = backlogs.requeue(A, awaited=decisions.ANY_RARE_EVENT)
 
     backlog.cluster_event((ClusterEvent.POLICY_CHANGED,))
     backlog.node_changed("n1", ClusterEvent.CAPACITY_FREED, lambda _: pytest.fail("asked for nothing"))
 
-    assert backlog._rotation.claims.limited == 0
+    assert backlog._rotation.reservations.limited == 0
 
 
 def left_to(backlog: Backlog, *done: str) -> frozenset[str]:
-    """Return the nodes that a new pod leaves to those who claim them."""
+    """Return the nodes that a new pod leaves to those who reservation them."""
     ready(backlog)
     (left,) = (nodes for pod, nodes in backlog.out_of_order(0.0, done) if pod.name == "new")
     return left
 
 
-def test_a_claim_stands_while_one_of_those_who_made_it_waits() -> None:
+def test_a_reservation_stands_while_one_of_its_pods_waits() -> None:
     """Others that were woken for an earlier change and go have no part in it."""
     backlog = backlogs.requeue(A, B, C, awaited=decisions.ANY_RARE_EVENT)
     backlog.node_changed("n1", ClusterEvent.CAPACITY_FREED, lambda _: True)
@@ -229,7 +229,7 @@ def test_a_claim_stands_while_one_of_those_who_made_it_waits() -> None:
     assert left_to(backlog, "uid-a", "uid-c") == {"n2"}
 
 
-def test_a_claim_stands_though_its_namespace_is_suspended() -> None:
+def test_a_reservation_stands_though_its_namespace_is_suspended() -> None:
     """As long as a pod of the kind was woken whose namespace is not."""
     slow, quick = (builders.candidate(name, namespace=name) for name in ("slow", "quick"))
     backlog = backlogs.requeue(slow, quick, awaited=decisions.ANY_RARE_EVENT)
@@ -259,11 +259,11 @@ def test_those_who_must_leave_all_nodes_take_little_time_of_a_round() -> None:
     assert len(after) == 3 * rotation.MOST_SKIPPED
 
 
-def test_who_claims_too_much_claims_all() -> None:
-    """What is claimed takes no more memory than a bounded number of nodes for each kind."""
-    claim = rotation.Claim(1, builders.candidate(), (False, (0, "", "", "")))
+def test_of_too_many_nodes_all_are_reserved() -> None:
+    """What is reserved takes no more memory than a bounded number of nodes for each kind."""
+    reservation = rotation.Reservation(1, builders.candidate(), (False, (0, "", "", "")))
 
-    for at in range(rotation.MOST_CLAIMED + 2):
-        claim.add(f"n{at}")
+    for at in range(rotation.MOST_RESERVED + 2):
+        reservation.add(f"n{at}")
 
-    assert (claim.everywhere, claim.nodes) == (True, set())
+    assert (reservation.everywhere, reservation.nodes) == (True, set())

@@ -156,7 +156,7 @@ class Backlog:
         A demoted pod comes after all others and backs off for longer, until it is reinstated or edited.
         """
         if (entry := self._entries.get(uid)) is not None:
-            self._rotation.claims.tried(entry.kind)
+            self._rotation.reservations.tried(entry.kind)
             self._set_aside(entry, now=now, awaited=awaited, demoted=demoted)
 
     def _set_aside(
@@ -196,7 +196,7 @@ class Backlog:
             self._follow(entry.kind)
 
     def keep_active(self, uid: str, *, now: float) -> None:
-        """Record that a pod might fit, but only on nodes that pods before it claim; it stays active."""
+        """Record that a pod might fit, but only on nodes reserved for pods before it; it stays active."""
         if (entry := self._entries.get(uid)) is not None and entry.kept_active_since is None:
             entry.kept_active_since = now
 
@@ -258,12 +258,12 @@ class Backlog:
 
         The node may now refuse the others for another reason, so that any event may help them. None: pods.
         """
-        claims = self._rotation.claims
-        self._compared += claims.limited
+        reservations = self._rotation.reservations
+        self._compared += reservations.limited
         if self._compared > MOST_COMPARED:
             self._wake_all(change)
             return
-        claims.offered(node, able)
+        reservations.offered(node, able)
         for (kind, awaited), group in list(self._unschedulable.items()):
             if change not in awaited:
                 continue
@@ -283,7 +283,7 @@ class Backlog:
 
     def _wake_all(self, change: decisions.ClusterEvent) -> None:
         """Wake all pods that wait for such an event: too many nodes have changed to compare each."""
-        self._rotation.claims.everywhere()
+        self._rotation.reservations.everywhere()
         if change not in self._all_woken_by:
             self.cluster_event((change,))
             self._all_woken_by.add(change)
@@ -293,7 +293,7 @@ class Backlog:
             self._leave(entry)
             entry.awaited = None
             self._woken[uid] = entry
-            self._rotation.claims.woken(entry, node)
+            self._rotation.reservations.woken(entry, node)
 
     # ------------------------------------------------------------ whose turn it is
 
@@ -310,9 +310,9 @@ class Backlog:
             yield entry.candidate
 
     def out_of_order(self, now: float, done: Collection[str]) -> Iterator[tuple[Candidate, frozenset[str]]]:
-        """Yield active pods that were not tried in this round, with the nodes claimed before them."""
-        for entry, claimed in self._rotation.each(self._entries, done, now):
-            yield entry.candidate, claimed
+        """Yield active pods that were not tried in this round, with the nodes reserved for others."""
+        for entry, reserved in self._rotation.each(self._entries, done, now):
+            yield entry.candidate, reserved
 
     def _first_raised(self, group: queue_order.Group, most: int) -> list[Entry]:
         """Return the first raised pods of a group that are active."""
@@ -391,7 +391,7 @@ class Backlog:
     def _leave(self, entry: Entry) -> None:
         """Remove the pod from the queue in which it stands."""
         entry.ticket, entry.kept_active_since = 0, None
-        self._rotation.claims.left(entry)
+        self._rotation.reservations.left(entry)
         self._woken.pop(entry.candidate.uid, None)
         if entry.awaited is not None:
             sleep = entry.kind, entry.awaited

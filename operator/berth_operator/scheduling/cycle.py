@@ -1,10 +1,10 @@
 """One scheduling cycle, which as in kueue is a round over many pods, one after another.
 
-`schedule` yields a decision for each pod. Its caller must charge a bind to the inventory before it asks for
-the next decision, so that each pod sees those before it. The engine does, with one exception: where the
-server has just refused binds it first sends a dry run, and charges nothing until that is accepted, so the
-next pod may get the same cards. The backlog learns after the round, from the engine's reporter, which pods
-must wait. `simulate` charges binds itself, and releases them before it returns.
+`schedule` yields at most one decision for each pod. Its caller must charge a bind to the inventory before it
+asks for the next decision, so that each pod sees those before it. The engine does, with one exception: where
+the server has just refused binds it first sends a dry run, and charges nothing until that is accepted, so
+the next pod may get the same cards. The backlog learns after the round, from the engine's reporter, which
+pods must wait. `simulate` charges binds itself, and releases them before it returns.
 
 A pod's `request` is what it asks of devices, its `demand` what it asks of the node itself (cpu, memory,
 labels, and extended resources such as nvidia.com/gpu), and its `question` both together (`questions`).
@@ -12,9 +12,9 @@ Its `need` sums the request up in numbers, for the filters. A pod needs a `devic
 tell whether a node fits: then combinations of the node's devices are tried (`search`).
 
 Pods are tried in order. Those that would never be reached in this order have turns in the last part of the
-round (`rotation`). A node is claimed for a pod if the node has gained room, or has come to suit it, since
-that pod was tried. A pod that is tried out of order takes no node that is claimed for a pod that precedes it
-in the queue. A pod that might fit only on claimed nodes stays active and is tried again. A namespace is
+round (`rotation`). A node is reserved for a pod if the node has gained room, or has come to suit it, since
+that pod was tried. A pod that is tried out of order takes no node that is reserved for a pod before it in the
+queue. A pod that might fit only on reserved nodes stays active and is tried again. A namespace is
 suspended while its binds take long at the API server: its pods are skipped.
 """
 
@@ -47,7 +47,7 @@ STEPS_PER_POD: Final = 2_000
 # Questions that all nodes refused in this round: the next pod with the same question is refused at once.
 RefusedQuestions = dict[questions.Question, decisions.Wait]
 NodeNames = frozenset[str]
-# A pod whose turn it is, and whether in order; else it must not take the nodes that are claimed for others.
+# A pod whose turn it is, whether it is tried in the order of the queue, and the nodes that it must not take.
 PodToTry = tuple[queued_pods.Candidate, bool, NodeNames]
 NO_NODES: Final[NodeNames] = frozenset()
 
@@ -119,13 +119,13 @@ def schedule(
     refused: RefusedQuestions = {}
     time = limits.time
     budget = DeviceSearchBudget(time)
-    for candidate, in_order, claimed_nodes in _pods_to_try(backlog, now, limits.pods, time):
+    for candidate, in_order, reserved_nodes in _pods_to_try(backlog, now, limits.pods, time):
         if limits.is_suspended(candidate.namespace):
             backlog.suspend(candidate.namespace)
             continue
-        if (effort := budget.reserve(candidate, out_of_order=not in_order)) is None:
+        if (effort := budget.effort_for(candidate, out_of_order=not in_order)) is None:
             continue
-        decision = _decide(search, candidate, policy, refused, effort, claimed_nodes)
+        decision = _decide(search, candidate, policy, refused, effort, reserved_nodes)
         budget.settle(effort)
         if isinstance(decision, decisions.Bind):
             refused.clear()  # A bind may change why nodes refuse, so the remembered reasons are out of date.
@@ -150,11 +150,11 @@ def _pods_to_try(backlog: Backlog, now: float, limit: int, time: RoundDeadlines 
         yield candidate, True, NO_NODES
     if time is None or (interrupted is None and len(done) < limit):
         return  # All ready pods had their turn, or there is no clock.
-    for candidate, claimed in backlog.out_of_order(now, frozenset(done)):
+    for candidate, reserved in backlog.out_of_order(now, frozenset(done)):
         if time.over:
             return
         done.add(candidate.uid)
-        yield candidate, False, claimed
+        yield candidate, False, reserved
     # Where the rarely tried pods left some time, the round goes on in order.
     for candidate in itertools.chain([interrupted] if interrupted else [], ready):
         if candidate.uid not in done:
@@ -171,7 +171,7 @@ class DeviceSearchBudget:
         self._out_of_order_begun = False
         self._granted = 0
 
-    def reserve(self, candidate: queued_pods.Candidate, *, out_of_order: bool) -> Effort | None:
+    def effort_for(self, candidate: queued_pods.Candidate, *, out_of_order: bool) -> Effort | None:
         """Return the effort for a pod; None if it needs a search and too little is left.
 
         The first pod that needs a search always gets one, and so does the first of those out of order.
@@ -249,27 +249,27 @@ def _decide(
     policy: Policy,
     refused: RefusedQuestions,
     effort: Effort,
-    claimed_nodes: NodeNames,
+    reserved_nodes: NodeNames,
 ) -> decisions.Decision | None:
-    """Return the decision for a pod; None if it might fit only on nodes claimed for earlier pods."""
+    """Return the decision for a pod; None if it might fit only on nodes reserved for earlier pods."""
     original, candidate = candidate, under_policy.applied(policy, candidate)
     candidate = repelled_pods.applied(search.inventory.pods, candidate)
     if candidate.faults and not original.faults:
         return decisions.Reject(candidate.uid, candidate.faults, awaited=under_policy.POLICY_CHANGE)
-    if claimed_nodes and not candidate.faults:
+    if reserved_nodes and not candidate.faults:
         found = search.place(
-            candidate.request, candidate.demand, policy=policy, effort=effort, excluded=claimed_nodes
+            candidate.request, candidate.demand, policy=policy, effort=effort, excluded=reserved_nodes
         )
         if found is not None:
             return decisions.Bind(candidate.uid, found)
         question = questions.of(candidate.request, candidate.demand)
-        # All unclaimed nodes refuse it, as far as they were searched. If a claimed one may take it, it stays
+        # All other nodes refuse it, as far as they were searched. If a reserved one may take it, it stays
         # active.
         searched_all = question.need.filters_suffice or not effort.cut_short
-        if searched_all and search.may_place(question, policy, claimed_nodes):
+        if searched_all and search.may_place(question, policy, reserved_nodes):
             return None
-    # If nodes are claimed, this call finds reasons and never a placement: the claimed nodes refuse the pod,
-    # too (`may_place`), or no effort is left.
+    # With reserved nodes this finds reasons and no placement: these refuse the pod, too (`may_place`), or no
+    # effort is left.
     return decision_for(search, candidate, policy, refused, effort)
 
 

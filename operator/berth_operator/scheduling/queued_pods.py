@@ -107,7 +107,7 @@ class Entry:
     ticket: int = 0  # Of the queue it stands in now; older ones are void.
     turns: int = 0  # That it has had out of order.
     kept_active_since: float | None = None  # Since when it leaves to others what it might take.
-    claim: int = 0  # Which claim it has made, being woken; see `rotation.Claims`.
+    reservation: int = 0  # Which one it has part in, being woken; see `rotation.Reservations`.
 
     @property
     def group(self) -> queue_order.Group:

@@ -5,9 +5,9 @@ ones before them may come faster than all can be tried. So a part of each such r
 others, namespace after namespace, and in each to the pods that have had the fewest of these turns.
 
 No pod loses its place to another that way. A pod that all nodes refused loses nothing on nodes
-that have not improved since. A node that has improved and might take the pod is claimed for it
-until it is tried again, and a pod that comes out of order takes nothing on a node that a pod before
-it claims. Claims do not last for ever: a pod that was kept back for long enough ignores them.
+that have not improved since. A node that has improved and might take the pod is reserved for it
+until it is tried again, and a pod that comes out of order takes nothing on a node that is reserved for a
+pod before it. That does not last for ever: a pod that was kept back for long enough ignores reservations.
 """
 
 import bisect
@@ -26,13 +26,13 @@ Rank = tuple[int, int, queue_order.Order]  # Priority, turns had, and then in or
 Before = Callable[[Turn], frozenset[str] | None]
 
 KEPT_ACTIVE_SECONDS: Final = 0.5
-MOST_CLAIMED: Final = 256  # Nodes by one kind; beyond that it claims all.
-# Pods for which all nodes are claimed, at most so many in a round: each costs some 50 us.
+MOST_RESERVED: Final = 256  # Nodes for one kind; beyond that all are reserved for it.
+# Pods for which no node is left, at most so many in a round: each costs some 50 us.
 MOST_SKIPPED: Final = 64
 
 
 @dataclasses.dataclass(slots=True)
-class Claim:
+class Reservation:
     """The nodes that have improved since pods of a kind were tried; `first` is the first of these pods."""
 
     number: int
@@ -44,94 +44,95 @@ class Claim:
     awake: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
 
     def add(self, node: str | None) -> None:
-        """Claim a node, or with None all of them."""
-        if node is None or len(self.nodes) >= MOST_CLAIMED:
+        """Reserve a node, or with None all of them."""
+        if node is None or len(self.nodes) >= MOST_RESERVED:
             self.everywhere = True
             self.nodes.clear()
         elif not self.everywhere:
             self.nodes.add(node)
 
 
-class Claims:
-    """The claims of pods that were activated, by kind; one ends with their next try, or when none is left."""
+class Reservations:
+    """What is reserved for pods that were activated, by kind, until their next try, or until none is left."""
 
     def __init__(self) -> None:
-        self._claims: dict[int, Claim] = {}
-        self._limited: dict[int, Claim] = {}  # Those that do not claim all nodes.
+        self._reservations: dict[int, Reservation] = {}
+        self._limited: dict[int, Reservation] = {}  # Those of some nodes only.
         self._numbers = itertools.count(1)
 
     def __len__(self) -> int:
-        """Count the kinds that claim something."""
-        return len(self._claims)
+        """Count the kinds for which something is reserved."""
+        return len(self._reservations)
 
     @property
     def limited(self) -> int:
-        """Count the kinds that claim some nodes, but not all of them."""
+        """Count the kinds for which some nodes are reserved, but not all of them."""
         return len(self._limited)
 
     def woken(self, entry: Entry, node: str | None) -> None:
-        """Claim a node for a pod, because the node has improved; with None all nodes."""
-        if (claim := self._claims.get(entry.kind)) is None:
-            claim = Claim(next(self._numbers), entry.candidate, entry.turn)
-            self._claims[entry.kind] = self._limited[entry.kind] = claim
-        claim.first = min(claim.first, entry.turn)
-        self._add(entry.kind, claim, node)
-        claim.awake[entry.candidate.namespace] += 1
-        entry.claim = claim.number
+        """Reserve a node for a pod, because the node has improved; with None all nodes."""
+        if (reservation := self._reservations.get(entry.kind)) is None:
+            reservation = Reservation(next(self._numbers), entry.candidate, entry.turn)
+            self._reservations[entry.kind] = self._limited[entry.kind] = reservation
+        reservation.first = min(reservation.first, entry.turn)
+        self._add(entry.kind, reservation, node)
+        reservation.awake[entry.candidate.namespace] += 1
+        entry.reservation = reservation.number
 
     def offered(self, node: str | None, able: Callable[[queued_pods.Candidate], bool]) -> None:
-        """Add a node that has improved to the claims of pods that it may take and that were not tried yet.
+        """Reserve a node that has improved also for pods that it may take and that were not tried yet.
 
         Without a node any may have improved.
         """
-        for kind, claim in list(self._limited.items()):
-            if node not in claim.nodes and able(claim.candidate):
-                self._add(kind, claim, node)
+        for kind, reservation in list(self._limited.items()):
+            if node not in reservation.nodes and able(reservation.candidate):
+                self._add(kind, reservation, node)
 
     def everywhere(self) -> None:
-        """Claim all nodes for the pods that were not tried yet: too many nodes have improved."""
-        for kind, claim in list(self._limited.items()):
-            self._add(kind, claim, None)
+        """Reserve all nodes for the pods that were not tried yet: too many nodes have improved."""
+        for kind, reservation in list(self._limited.items()):
+            self._add(kind, reservation, None)
 
-    def _add(self, kind: int, claim: Claim, node: str | None) -> None:
-        claim.add(node)
-        if claim.everywhere:
+    def _add(self, kind: int, reservation: Reservation, node: str | None) -> None:
+        reservation.add(node)
+        if reservation.everywhere:
             self._limited.pop(kind, None)
 
     def tried(self, kind: int) -> None:
-        """End the claim of a kind, because no node takes its pods."""
+        """End the reservation of a kind, because no node takes its pods."""
         self._drop(kind)
 
     def _drop(self, kind: int) -> None:
-        self._claims.pop(kind, None)
+        self._reservations.pop(kind, None)
         self._limited.pop(kind, None)
 
     def left(self, entry: Entry) -> None:
-        """Take a pod off the claim of its kind, because it waits again, was placed or is gone."""
-        claim, number = self._claims.get(entry.kind), entry.claim
-        entry.claim = 0
-        # What it claimed may have ended, and others of its kind have claimed something since.
-        if claim is not None and claim.number == number:
+        """Take a pod off the reservation of its kind, because it waits again, was placed or is gone."""
+        reservation, number = self._reservations.get(entry.kind), entry.reservation
+        entry.reservation = 0
+        # Its reservation may have ended, and there may be a new one for others of its kind.
+        if reservation is not None and reservation.number == number:
             namespace = entry.candidate.namespace
-            claim.awake[namespace] -= 1
-            if not claim.awake[namespace]:
-                del claim.awake[namespace]
-            if not claim.awake:
+            reservation.awake[namespace] -= 1
+            if not reservation.awake[namespace]:
+                del reservation.awake[namespace]
+            if not reservation.awake:
                 self._drop(entry.kind)
 
     def before(self, suspended: Container[str]) -> Before:
-        """Return a function from a turn to the nodes that are claimed before it; None where all are.
+        """Return a function from a turn to the nodes reserved for pods before it; None where all are.
 
-        Claims of none but pods whose namespaces are suspended do not count.
+        What is reserved only for pods whose namespaces are suspended does not count.
         """
-        firsts: dict[str, Turn] = {}  # The first turn that claims a node, in the order of turns.
+        firsts: dict[str, Turn] = {}  # The first turn for which each node is reserved, in the order of turns.
         everywhere: Turn | None = None
-        counting = (one for one in self._claims.values() if any(each not in suspended for each in one.awake))
-        for claim in sorted(counting, key=lambda one: one.first):
-            if claim.everywhere:
-                everywhere = claim.first
+        all_ = self._reservations.values()
+        counting = (one for one in all_ if any(namespace not in suspended for namespace in one.awake))
+        for reservation in sorted(counting, key=lambda one: one.first):
+            if reservation.everywhere:
+                everywhere = reservation.first
                 break
-            firsts.update(dict.fromkeys(claim.nodes - firsts.keys(), claim.first))
+            firsts.update(dict.fromkeys(reservation.nodes - firsts.keys(), reservation.first))
         nodes, turns = list(firsts), list(firsts.values())
 
         @functools.cache
@@ -156,7 +157,7 @@ class Rotation:
         self._untried = queues.Queue[Turn](valid, suspended)
         self._new: list[tuple[int, Entry]] = []  # With their tickets; most leave before they need a turn.
         self._most_new = queues.SPARE_TICKETS
-        self.claims = Claims()
+        self.reservations = Reservations()
 
     @property
     def tickets(self) -> int:
@@ -187,18 +188,18 @@ class Rotation:
     def each(
         self, found: dict[str, Entry], done: Collection[str], now: float
     ) -> Iterator[tuple[Entry, frozenset[str]]]:
-        """Yield pods that were not tried in this round, with the nodes that pods before them claim.
+        """Yield pods that were not tried in this round, with the nodes reserved for pods before them.
 
         As long as pods have never been tried, no pod of lower priority comes before them; demoted pods
-        have no turns. A pod for which all nodes are claimed is skipped.
+        have no turns. Where all nodes are reserved for others, a pod is skipped.
         """
         self._sort_in_new()
-        before, skipped = self.claims.before(self._suspended), 0
+        before, skipped = self.reservations.before(self._suspended), 0
         taken: list[Entry] = []
         try:
             for entry in self._in_turn(found, done, taken):
-                if (claimed := _claimed(entry, before, now)) is not None:
-                    yield entry, claimed
+                if (reserved := _reserved(entry, before, now)) is not None:
+                    yield entry, reserved
                     continue
                 skipped += 1
                 if skipped >= MOST_SKIPPED:
@@ -241,10 +242,10 @@ class Rotation:
         return None
 
 
-def _claimed(entry: Entry, before: Before, now: float) -> frozenset[str] | None:
-    """Return the nodes that pods before this one claim; None if they claim all of them."""
+def _reserved(entry: Entry, before: Before, now: float) -> frozenset[str] | None:
+    """Return the nodes that are reserved for pods before this one; None if all are."""
     if entry.kept_active_since is not None and now - entry.kept_active_since >= KEPT_ACTIVE_SECONDS:
         return frozenset()
-    if (claimed := before(entry.turn)) is None and entry.kept_active_since is None:
+    if (reserved := before(entry.turn)) is None and entry.kept_active_since is None:
         entry.kept_active_since = now
-    return claimed
+    return reserved

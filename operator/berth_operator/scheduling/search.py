@@ -48,6 +48,7 @@ from berth_operator.scheduling.strategies import points
 
 # Most pods need no device search. For the others its steps are limited (`Effort`; 50 us a step).
 STEPS_PER_NODE: Final = 400
+NO_SCORE: Final = np.array(search_memory.IMPOSSIBLE)  # Numpy takes it sooner than a number of Python.
 NO_POSITIONS: Final = np.zeros(0, dtype=np.int64)
 REMEMBERED_BYTES: Final = 64 << 20
 MOST_REMEMBERED: Final = 2048
@@ -108,8 +109,12 @@ class Search:
     def may_place(self, question: questions.Question, policy: Policy, names: Collection[str]) -> bool:
         """Whether one of these nodes may fit, as far as is known without searching it."""
         positions = np.setdiff1d(self._positions(names), self._positions_refused_for_pods(question))
-        scores = (self._scores(one, policy).score for one in self._all_questions(question))
-        return any(bool((score[positions] != search_memory.IMPOSSIBLE).any()) for score in scores)
+        for one in self._all_questions(question):
+            cached = self._scores(one, policy)
+            again = self.inventory.name_positions()[cached.rows_to_search_again()]
+            if (cached.score[positions] != search_memory.IMPOSSIBLE).any() or np.isin(again, positions).any():
+                return True
+        return False
 
     def _all_questions(self, question: questions.Question) -> tuple[questions.Question, ...]:
         """Return the question, and its variants where nvidia.com/gpu means replicas or MIG instances."""
@@ -342,7 +347,7 @@ class Search:
         inventory = self.inventory
         positions = inventory.name_positions()[rows]
         ranking, feasible = cached.scorer.score(inventory, rows)
-        cached.score[positions] = np.where(feasible, ranking.score, search_memory.IMPOSSIBLE)
+        cached.score[positions] = np.where(feasible, ranking.score, NO_SCORE)
         if cached.passes is not None:
             cached.passes[positions] = feasible
         for name, figures in cached.raw.items():
