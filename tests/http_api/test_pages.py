@@ -203,7 +203,7 @@ async def test_where_nodes_are_few_each_card_is_looked_at() -> None:
 
     fields = await served.read("/debug/explain?pod=ml/p&format=json")
 
-    assert [node["looked"] for node in fields["nodes"]] == [True] * views.FEW_NODES
+    assert [node["diagnosed"] for node in fields["nodes"]] == [True] * views.FEW_NODES
 
 
 @pytest.mark.parametrize(

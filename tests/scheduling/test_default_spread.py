@@ -6,40 +6,44 @@ import pytest
 
 from berth_operator.scheduling import cycle
 from berth_operator.scheduling.decisions import Bind
-from berth_operator.scheduling.nodes.facts import LabelExpression
+from berth_operator.scheduling.nodes.facts import Replicas
 from berth_operator.scheduling.search import Search
 from scheduling.placements import RULES
-from scheduling.pod_clusters import HOST, ZONE, Body, Both, candidate, node, parts, pod, softly
+from scheduling.pod_clusters import Body, Both, candidate, node, parts, pod, softly
 from support import backlogs
 
 WEB: Final = {"app": "web", "pod-template-hash": "7f"}
-OWNER: Final[Body] = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "rs"}
 GPU: Final[Body] = {"limits": {"nvidia.com/gpu": 1}}
 
 
-def replica(name: str = "p", at: str = "", *, kind: str = "ReplicaSet", **fields: Any) -> Body:
+def replica(
+    name: str = "p", at: str = "", *, kind: str = "ReplicaSet", version: str = "apps/v1", **fields: Any
+) -> Body:
     """Write a pod that a controller has made."""
     made = pod(name, at, **{"labels": WEB, **fields})
-    made["metadata"]["ownerReferences"] = [OWNER | {"kind": kind, "controller": True}]
+    owner = {"apiVersion": version, "kind": kind, "name": "web", "uid": "rs", "controller": True}
+    made["metadata"]["ownerReferences"] = [owner]
     return made
 
 
-def constraints(made: Body) -> list[tuple[str, int, tuple[LabelExpression, ...] | None]]:
-    """Return how a pod would rather be spread: by which label, how far, and among whom."""
-    preferred = candidate(made).demand.preferred_pods
-    spread = preferred.spread if preferred is not None else ()
-    return [(one.topology_key, one.max_skew, one.selector.expressions) for one in spread]
+def alike(made: Body) -> Replicas | None:
+    """Return with which pods a pod is spread by default."""
+    return candidate(made).demand.replicas
 
 
 # ---------------------------------------------------------------- which pods
 
 
-@pytest.mark.parametrize("kind", ["ReplicaSet", "StatefulSet", "ReplicationController"])
-def test_pods_with_equal_labels_are_spread(kind: str) -> None:
-    """Over nodes and zones, as far as kube-scheduler does by default."""
-    alike = (LabelExpression("app", "In", ("web",)), LabelExpression("pod-template-hash", "In", ("7f",)))
+@pytest.mark.parametrize(
+    ("kind", "version"),
+    [("ReplicaSet", "apps/v1"), ("StatefulSet", "apps/v1"), ("ReplicationController", "v1")],
+)
+def test_pods_with_equal_labels_are_spread(kind: str, version: str) -> None:
+    """They are in one namespace, and share the question that is put to nodes with all other pods."""
+    made = replica(kind=kind, version=version)
 
-    assert constraints(replica(kind=kind)) == [(HOST, 3, alike), (ZONE, 5, alike)]
+    assert alike(made) == ("ml", (("app", "web"), ("pod-template-hash", "7f")))
+    assert candidate(made).demand == candidate(pod()).demand
 
 
 def test_what_a_stateful_set_writes_on_each_pod_tells_none_apart() -> None:
@@ -50,14 +54,13 @@ def test_what_a_stateful_set_writes_on_each_pod_tells_none_apart() -> None:
         "controller-revision-hash": "db-1",
     }
 
-    found = constraints(replica(kind="StatefulSet", labels={"app": "db", **own}))
-
-    assert [one for _, _, one in found] == [(LabelExpression("app", "In", ("db",)),)] * 2
+    assert alike(replica(kind="StatefulSet", labels={"app": "db", **own})) == ("ml", (("app", "db"),))
 
 
 NOT_SPREAD: Final[dict[str, Body]] = {
     "nobody's": pod(labels=WEB),
-    "a Job's": replica(kind="Job"),
+    "a Job's": replica(kind="Job", version="batch/v1"),
+    "of a ReplicaSet of somebody else": replica(version="apps.example.com/v1"),
     "without labels": replica(labels={}),
     "with very many labels": replica(labels={f"key-{at}": "x" for at in range(33)}),
     "asks for a card": replica(containers=[{"name": "main", "resources": GPU}]),
@@ -68,7 +71,7 @@ NOT_SPREAD: Final[dict[str, Body]] = {
 @pytest.mark.parametrize("made", NOT_SPREAD.values(), ids=NOT_SPREAD.keys())
 def test_other_pods_are_not(made: Body) -> None:
     """A pod that says so is spread as it says, and no other way."""
-    assert [one for one in constraints(made) if one[1] != 2] == []
+    assert alike(made) is None
 
 
 def test_an_owner_that_is_no_controller_does_not_count() -> None:
@@ -76,19 +79,7 @@ def test_an_owner_that_is_no_controller_does_not_count() -> None:
     made = replica()
     made["metadata"]["ownerReferences"][0]["controller"] = False
 
-    assert constraints(made) == []
-
-
-def test_what_a_pod_prefers_besides_is_kept() -> None:
-    """It is spread, and near the pods that it would rather be near."""
-    term = {"labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": ZONE}
-    wished = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 5, "podAffinityTerm": term}]}
-
-    preferred = candidate(replica(affinity={"podAffinity": wished})).demand.preferred_pods
-
-    assert preferred is not None
-    assert [one.weight for one in preferred.terms] == [5]
-    assert len(preferred.spread) == 2
+    assert alike(made) is None
 
 
 # ---------------------------------------------------------------- where they go
@@ -99,7 +90,7 @@ def test_nodes_without_a_zone_count_too() -> None:
     both = Both(node("n1"), node("n2"), node("n3", "a"), replica("w", "n1"), replica("v", "n3"))
     names = ("n1", "n2", "n3")
 
-    found = parts(both, "spread", replica(), names)
+    found = parts(both, "default_spread", replica(), names)
 
     assert found["n2"] > found["n1"] > found["n3"]
 
@@ -115,3 +106,24 @@ def test_replicas_of_one_round_are_spread() -> None:
     nodes = {one.uid: one.placement.node for one in answers if isinstance(one, Bind)}
     for name in "pq":
         assert len({nodes[f"uid-{name}{at}"] for at in range(3)}) == 3
+
+
+def test_a_pod_counts_until_it_is_deleted_or_is_another() -> None:
+    """Whether it comes before or after somebody asked."""
+    both = Both(node("n1"), node("n2"), node("n3"), replica("u", "n1"), replica("v", "n2"))
+    rows, index = both.inventory.pods.replicas.rows, both.inventory.index
+    wanted = alike(replica())
+    assert wanted is not None
+
+    def there() -> dict[str, int]:
+        found = rows(wanted)
+        return {name: found[index[name]] for name in index if index[name] in found}
+
+    assert there() == {"n1": 1, "n2": 1}
+    both.put_pod(replica("w", "n2"))
+    assert there() == {"n1": 1, "n2": 2}
+    both.put_pod(replica("u", "n1", leaving=True))
+    both.put_pod(replica("v", "n2", labels={"app": "other"}))
+    assert there() == {"n2": 1}
+    both.drop_pod("w")
+    assert there() == {}

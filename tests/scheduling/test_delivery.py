@@ -75,7 +75,7 @@ def test_what_a_pod_lacks_is_said() -> None:
     inventory = cluster(n1=DeliveryMethod.UNCHECKED, n2=OBEYING, n3=OBEYING)
 
     assert decided(inventory, pod(UNFED)) == {Reason.NO_DELIVERY: 1, Reason.NOT_FED: 2}
-    work = explain.work(whole=True)
+    work = explain.effort_outside_rounds(all_nodes=True)
     told = explain.sentence(
         explain.explain(Search(inventory), pod(UNFED), policy=Policy(), effort=work), pod(UNFED)
     )
@@ -93,7 +93,10 @@ def test_devices_that_agents_open_need_the_runtimes_plugin() -> None:
 
     assert decided(inventory, asking) == {Reason.NO_DELIVERY: 3}
     told = explain.sentence(
-        explain.explain(Search(inventory), asking, policy=Policy(), effort=explain.work(whole=True)), asking
+        explain.explain(
+            Search(inventory), asking, policy=Policy(), effort=explain.effort_outside_rounds(all_nodes=True)
+        ),
+        asking,
     )
     assert "for which the agent needs --nri: their Devices say why" in told and "made again" not in told
     assert decided(cluster(n1=DeliveryMethod.UNCHECKED | DeliveryMethod.NRI), asking) == "n1"

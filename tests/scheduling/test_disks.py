@@ -17,7 +17,9 @@ from support import builders, ledgers
 DATA = Disk("iscsi data")
 READ = Disk("iscsi data", read_only=True)
 AWS = Disk("awsElasticBlockStore data", can_be_shared=False)
-DISKS = st.sampled_from([DATA, READ, AWS, Disk("rbd m/rbd/i"), Disk("rbd m/rbd/i", read_only=True)])
+MONITORS = st.frozensets(st.sampled_from("abc"), min_size=1)
+RBD = st.builds(Disk, st.just("rbd rbd/i"), st.booleans(), monitors=MONITORS)
+DISKS = st.sampled_from([DATA, READ, AWS]) | RBD
 
 
 def hold(name: str, node: str, *disks: Disk) -> Hold:
@@ -38,7 +40,8 @@ def node_of(inventory: Inventory, *disks: Disk) -> str | None:
 
 def may_share(one: Disk, other: Disk) -> bool:
     """Whether two pods of one node may have these, by kube-scheduler's rules."""
-    return one.name != other.name or (one.read_only and other.read_only)
+    same_cluster = not one.monitors or bool(one.monitors & other.monitors)
+    return one.name != other.name or not same_cluster or (one.read_only and other.read_only)
 
 
 @hypothesis.given(st.lists(st.lists(DISKS, max_size=2), max_size=4), st.lists(DISKS, min_size=1, max_size=2))

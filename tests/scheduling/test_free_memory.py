@@ -165,7 +165,7 @@ def test_why_not_and_what_would_help_is_said_in_figures() -> None:
     measured(inventory, n2=GIB)
     pod = requiring(MEMORY)
 
-    found = explain.explain(Search(inventory), pod, policy=RULES, whole=True)
+    found = explain.explain(Search(inventory), pod, policy=RULES, all_nodes=True)
 
     size, left = f"{MEMORY // GIB} GiB", f"{MEMORY // 2 // GIB} GiB"
     assert explain.sentence(found, pod).startswith(
@@ -186,7 +186,7 @@ def test_the_end_of_a_pod_does_not_free_what_others_use() -> None:
     inventory.charge(builders.hold("a", "n1", [builders.share(0, core=10, memory=GIB)]))
     measured(inventory, n1=GIB)
 
-    found = explain.explain(Search(inventory), requiring(MEMORY), policy=RULES, whole=True)
+    found = explain.explain(Search(inventory), requiring(MEMORY), policy=RULES, all_nodes=True)
 
     told = [explain.would_fit(one) for one in found.advice]
     assert not [one for one in told if "terminated" in one or "freed" in one]
@@ -197,7 +197,7 @@ def test_a_card_that_is_smaller_never_fits() -> None:
     inventory = builders.inventory(*builders.nodes(1, 1))
 
     pod = requiring(MEMORY + 1)
-    found = explain.explain(Search(inventory), pod, policy=RULES, whole=True)
+    found = explain.explain(Search(inventory), pod, policy=RULES, all_nodes=True)
 
     assert "too few cards with at least" in explain.sentence(found, pod)
     assert [one.never for one in found.nodes] == [True]

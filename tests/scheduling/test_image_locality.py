@@ -42,9 +42,9 @@ def test_image_locality(images: tuple[str, ...], node: str) -> None:
     assert chosen(inventory, pod(images=images)) == node
 
 
-def parts(hints: node_hints.NodeHints, *names: str) -> list[float]:
-    """Return how much of these images each row has."""
-    return list(hints.images.parts(names, 3, hints.nodes))
+def parts(hints: node_hints.NodeHints, *names: str, volumes: tuple[str, ...] = ()) -> list[float]:
+    """Return how much of the images of containers and volumes each row has."""
+    return list(hints.images.parts((names, volumes), 3, hints.nodes))
 
 
 def test_images_count_by_size_and_spread() -> None:
@@ -58,6 +58,8 @@ def test_images_count_by_size_and_spread() -> None:
     assert parts(hints, "other:1") == pytest.approx([(100 - 23) / (1000 - 23), 0, 0])
     assert parts(hints, "big:1", "unknown:1") == pytest.approx([1, 1, 0])
     assert parts(hints, "other:1", "other:1") == pytest.approx([(200 - 23) / (2000 - 23), 0, 0])
+    # As in kube-scheduler the bytes of volumes are added, and the most is that of the containers.
+    assert parts(hints, "other:1", volumes=("other:1",)) == pytest.approx([(200 - 23) / (1000 - 23), 0, 0])
 
 
 def test_images_that_go_are_forgotten() -> None:

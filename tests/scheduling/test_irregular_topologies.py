@@ -51,7 +51,7 @@ def test_what_stands_in_the_way_of_linked_cards_is_found(sort: str) -> None:
     """Explaining why more cards than a node has joined do not fit keeps within its effort."""
     inventory = cluster(sort)
     inventory.charge(builders.hold("h", GOOD, range(60)))
-    pod, effort = linked(40, required=True), explain.work(whole=False)
+    pod, effort = linked(40, required=True), explain.effort_outside_rounds(all_nodes=False)
 
     explanation = explain.explain(Search(inventory), pod, policy=RULES, effort=effort)
 

@@ -66,15 +66,6 @@ def test_one_change_asks_one_node_anew() -> None:
     assert rows == slice(at, at + 1)
 
 
-def test_a_constraint_on_other_nodes_has_all_asked_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a node's answer depends on pods elsewhere, a change of one node voids the answers of all."""
-    monkeypatch.setattr("berth_operator.scheduling.constraints.registry._CLUSTER_WIDE", (lambda _: True,))
-
-    inventory, rows = asked_anew()
-
-    assert rows == inventory.all_rows
-
-
 def test_what_is_remembered_is_weighed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Long lists count by their length: fewer of them are kept, and nothing is left when they are gone."""
     monkeypatch.setattr("berth_operator.scheduling.search.REMEMBERED_BYTES", 100_000)

@@ -381,3 +381,19 @@ def test_what_berth_does_not_honour_is_read_all_the_same(spec: simulator.Body, u
 
     assert uses in refused["refusals"][0]["message"]
     assert placed["node"] == "n1"
+
+
+def test_what_the_kubelet_reports_of_a_node_counts() -> None:
+    """Images that it has already, and features that it declares."""
+    small, large = (simulator.node(name, cpu="4", memory="8Gi") for name in ("n1", "n2"))
+    large["status"] |= {
+        "images": [{"names": ["llm:1"], "sizeBytes": 1800 << 20}],
+        "declaredFeatures": ["UserNamespacesHostNetworkSupport"],
+    }
+    with_image = simulator.pod("i", {})
+    with_image["spec"]["containers"][0]["image"] = "llm:1"
+    with_feature = simulator.pod("f", {}, hostNetwork=True, hostUsers=False)
+
+    found = simulator.nodes(simulator.place(small, large, with_image, with_feature))
+
+    assert found == {"ml/i": "n2", "ml/f": "n2"}

@@ -79,11 +79,12 @@ def test_images_have_the_names_that_nodes_report(image: str, name: str) -> None:
     assert found == dataclasses.replace(found, images=())
 
 
-def test_images_that_are_volumes_are_looked_for_after_those_of_containers() -> None:
+def test_images_that_are_volumes_are_looked_for_too() -> None:
     """A model of some gigabytes may be one."""
     volumes = [{"name": "model", "image": {"reference": "models/llama"}}, {"name": "tmp", "emptyDir": {}}]
     pod = builders.pod(containers=[builders.container(image="app:1")], volumes=volumes)
 
     found = pods.candidate(pod).demand
 
-    assert found.images == ("app:1", "models/llama:latest")
+    assert (found.images, found.volume_images) == (("app:1",), ("models/llama:latest",))
+    assert found == demands.demand(pod.spec)

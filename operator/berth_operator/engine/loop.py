@@ -15,14 +15,14 @@ from berth_operator.scheduling import cycle, decisions
 
 QUIET_WINDOW_SECONDS: Final = 0.001
 LONGEST_WINDOW_SECONDS: Final = 0.01
-# Nothing else runs on this event loop during a round, so a round has an end, however hard its pods are: in
-# its first part it decides, in the rest it finds out why pods wait. What is left comes in the next round.
+# Nothing else runs on this event loop during a round, so a round has an end, however hard its pods are: first
+# it decides, then it finds out why pods wait, if there is time. What is left comes in the next round.
 DECIDE_SECONDS: Final = 0.02
 SEARCH_SECONDS: Final = 0.01  # The part of DECIDE_SECONDS that one pod may search.
 # The part of DECIDE_SECONDS in which pods are tried in the order of the queue. The rest is for those that
 # would never be reached in this order (`scheduling.rotation`).
 IN_ORDER_SECONDS: Final = 0.01
-# No diagnosis is begun shortly before this, and each has a time limit of its own (`waiting_reasons`).
+# No diagnosis is begun in the last 15 ms of this, and each has a time limit of its own (`waiting_reasons`).
 ROUND_SECONDS: Final = 0.03
 
 
@@ -59,8 +59,8 @@ class Loop:
     def round(self) -> None:
         """Make one round of decisions, and start to act on them."""
         started = self._clock()
-        # Resume the dry runs by which refused binds are tried again, and the namespaces that were suspended
-        # because their binds took long (see `bind_refusals` and `slow_namespaces`).
+        # Resume the dry runs by which refused binds are tried again (`bind_refusals`), what is done about
+        # volumes, and the namespaces that were suspended because their binds took long (`slow_namespaces`).
         self.binder.resume_due(started)
         round_decisions = self._schedule(started)
         self._records.record_round(self._ledger, round_decisions, started=started, ended=self._clock())

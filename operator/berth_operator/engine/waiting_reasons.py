@@ -1,15 +1,16 @@
 """The reasons why pods wait: one sentence for each, with a diagnosis if there is time.
 
-The counts of a failing decision are cheap and always there; a diagnosis of the nodes, with what would
-help, takes milliseconds, so a round makes only a few, in the time that is left after deciding. Pods with
-the same request share one. A diagnosis is current until the inventory changes, because its sentence names
-nodes and figures. Without time for one, a pod keeps its message while its counts are those that the
-message was given for; otherwise it gets the counts in words. A message of an earlier leader is kept until
-the first diagnosis. `renewed` makes up for diagnoses that were left out or are outdated, without any
-decision: one a second, however many new pods there are. A diagnosis that was cut short is repeated after
-all others, with more time and after longer and longer pauses; a single one takes no advice away that was
-found before, for a busy moment is no news. How long one may take is counted in CPU time: where other
-programs take turns on the core, each diagnosis would be cut short by the clock, and no pod be told.
+The counts of a failing decision are cheap and always there; a diagnosis of the nodes, with what would help,
+takes milliseconds, so a round makes only a few, in the time that is left after deciding. Pods with the same
+request share one. A diagnosis is current until the inventory changes, because its sentence names nodes and
+figures. Without time for one, a pod keeps its message while its counts are those that the message was given
+for; otherwise it gets the counts in words. A message of an earlier leader is kept until the first
+diagnosis, or until other nodes refuse. `renewed` makes up for diagnoses that were left out or are of an
+older inventory, without any decision: each second one at least, however many new pods there are. A
+diagnosis that was cut short is repeated after all others, with more time and after longer and longer
+pauses; a single one takes no advice away that was found before, for a busy moment is no news. How long one
+may take is counted in CPU time: where other programs take turns on the core, each diagnosis would be cut
+short by the clock, and no pod be told.
 """
 
 import dataclasses
@@ -26,7 +27,7 @@ from berth_operator.scheduling.devices.search_effort import Effort
 from berth_operator.scheduling.nodes import facts
 
 DIAGNOSES_PER_ROUND: Final = 2  # Each may take some milliseconds.
-DIAGNOSIS_STEPS: Final = 2000  # However many nodes there are, and without a clock.
+DIAGNOSIS_STEPS: Final = 2000  # Of one diagnosis; a limit where there is no clock, too.
 DIAGNOSIS_SECONDS: Final = 0.008  # From the first step on; before that all nodes are examined at once.
 LONGEST_DIAGNOSIS_SECONDS: Final = 0.024  # Of one that was cut short more than once.
 LEAST_SECONDS: Final = 0.015  # With less than that left of a round, none is started.
@@ -34,32 +35,32 @@ RENEWAL_SECONDS: Final = 1.0  # Between the rounds that renew reasons.
 LONGEST_PAUSE_SECONDS: Final = 60.0  # Between two diagnoses that are cut short.
 NEVER: Final = -1
 
-Kind = tuple[requests.Request, facts.Demand, str]  # As of a candidate.
+Kind = tuple[requests.Request, facts.Demand, str]  # `Candidate.kind`.
 
 
 @dataclasses.dataclass(slots=True)
 class ReasonGroup:
     """Why pods with the same request wait: the last counts, and the last diagnosis.
 
-    The diagnosis is current for one version of the inventory; a changed count makes it void. `number`
-    rises with each new group, and with each diagnosis. `cut_short` counts the diagnoses in a row that
-    were cut short; `retry_at` is when the next one may be made. `whole_for` are the counts for which the
+    The diagnosis is current for one version of the inventory; a changed count makes it void. `order`
+    rises with each new group, and with each diagnosis. `times_cut_short` counts the diagnoses in a row that
+    were cut short; `retry_at` is when the next one may be made. `complete_for` are the counts for which the
     messages were found without being cut short, if they were.
     """
 
     candidate: queued_pods.Candidate
-    number: int
+    order: int
     counts: tuple[decisions.Count, ...] = ()
     version: int = NEVER
     messages: Mapping[str, str] = dataclasses.field(default_factory=dict)  # See `explain.by_namespace`.
-    whole_for: tuple[decisions.Count, ...] = ()
-    cut_short: int = 0
+    complete_for: tuple[decisions.Count, ...] = ()
+    times_cut_short: int = 0
     retry_at: float = math.inf
 
     @property
-    def is_whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether there are messages for the counts of now that were not cut short."""
-        return bool(self.messages) and self.whole_for == self.counts
+        return bool(self.messages) and self.complete_for == self.counts
 
     def message(self, namespace: str) -> str:
         """Return the message of the last diagnosis for a namespace, which names no pods of other ones."""
@@ -108,7 +109,7 @@ class WaitingReasons:
         self._given: dict[str, GivenReason] = {}
         self._not_bound: dict[str, str] = {}  # Why a pod that fits is not bound, by uid.
         self._groups: dict[Kind, ReasonGroup] = {}
-        self._numbers = itertools.count()
+        self._orders = itertools.count()
         self._diagnoses_left = DIAGNOSES_PER_ROUND
         self._next = 0.0
 
@@ -143,7 +144,7 @@ class WaitingReasons:
             return explain.sentence(decision, candidate)
         kind = candidate.kind
         if (group := self._groups.get(kind)) is None:
-            group = self._groups[kind] = ReasonGroup(candidate, next(self._numbers))
+            group = self._groups[kind] = ReasonGroup(candidate, next(self._orders))
         if group.counts != decision.counts:
             group.counts, group.version = decision.counts, NEVER
         if not self._is_current(group) and self._may_diagnose:
@@ -159,9 +160,9 @@ class WaitingReasons:
     # ------------------------------------------------------------ what is renewed
 
     def next_due(self, now: float) -> float | None:
-        """Return when reasons are to be renewed, if any pod waits; now, if some are outdated."""
-        idle = not self._overdue() and not self._cut_short(now)
-        if now >= self._next and idle and not any(map(self._outdated, self._given)):
+        """Return when the next renewal may be, if any pod waits; a renewal with nothing to do is put off."""
+        idle = not self._of_older_inventory() and not self._cut_short(now)
+        if now >= self._next and idle and not any(map(self._shows_old_message, self._given)):
             self._next = now + RENEWAL_SECONDS
         return self._next if self._given else None
 
@@ -177,15 +178,15 @@ class WaitingReasons:
             return []
         self._next = now + RENEWAL_SECONDS
         self._forget()
-        due = sorted(self._overdue(), key=lambda one: one.number) or self._cut_short(now)[:1]
+        due = sorted(self._of_older_inventory(), key=lambda one: one.order) or self._cut_short(now)[:1]
         for group in due[:diagnoses]:
             if not self._may_diagnose:
                 break
             if self._diagnose(group, now).fits:
                 group.messages = {}  # It is decided for soon, and then it has a place or another reason.
-        return [self._renewed(uid) for uid in self._given if self._outdated(uid)]
+        return [self._renewed(uid) for uid in self._given if self._shows_old_message(uid)]
 
-    def _overdue(self) -> list[ReasonGroup]:
+    def _of_older_inventory(self) -> list[ReasonGroup]:
         return [one for one in self._groups.values() if one.version != self._version]
 
     def _cut_short(self, now: float) -> list[ReasonGroup]:
@@ -194,7 +195,7 @@ class WaitingReasons:
             (one for one in self._groups.values() if one.retry_at <= now), key=lambda one: one.retry_at
         )
 
-    def _outdated(self, uid: str) -> bool:
+    def _shows_old_message(self, uid: str) -> bool:
         """Whether a current diagnosis has another message than the pod was given."""
         given = self._given[uid]
         message = given.group.message(given.namespace)
@@ -224,7 +225,7 @@ class WaitingReasons:
         return group.version == self._version and bool(group.messages)
 
     def _diagnose(self, group: ReasonGroup, now: float | None = None) -> explain.Explanation:
-        """Make a diagnosis; in a quiet round with more time, if it was cut short before."""
+        """Make a diagnosis; in a renewal with more time, if it was cut short before."""
         self._diagnoses_left -= 1
         effort = Effort(
             DIAGNOSIS_STEPS,
@@ -235,21 +236,21 @@ class WaitingReasons:
         explanation = explain.explain(
             self._ledger.search, group.candidate, policy=self._ledger.policy, effort=effort
         )
-        group.number = next(self._numbers)
+        group.order = next(self._orders)
         group.version = self._version
-        if not (explanation.cut and group.is_whole and group.cut_short == 0):
+        if not (explanation.cut and group.is_complete and group.times_cut_short == 0):
             group.messages = explain.by_namespace(explanation, group.candidate)
-            group.whole_for = () if explanation.cut else group.counts
-        group.cut_short = group.cut_short + 1 if explanation.cut else 0
-        pause = min(RENEWAL_SECONDS * (1 << min(group.cut_short, 8)), LONGEST_PAUSE_SECONDS)
+            group.complete_for = () if explanation.cut else group.counts
+        group.times_cut_short = group.times_cut_short + 1 if explanation.cut else 0
+        pause = min(RENEWAL_SECONDS * (1 << min(group.times_cut_short, 8)), LONGEST_PAUSE_SECONDS)
         group.retry_at = (self._next if now is None else now) + pause if explanation.cut else math.inf
         return explanation
 
     def _seconds(self, group: ReasonGroup, now: float | None) -> float:
-        """Return how long a diagnosis may work: in a quiet round longer, each time that it was cut short."""
+        """Return how long a diagnosis may work: in a renewal longer, each time that it was cut short."""
         if self._clock is None or now is None:
             return DIAGNOSIS_SECONDS
-        longer = min(DIAGNOSIS_SECONDS * (1 << min(group.cut_short, 8)), LONGEST_DIAGNOSIS_SECONDS)
+        longer = min(DIAGNOSIS_SECONDS * (1 << min(group.times_cut_short, 8)), LONGEST_DIAGNOSIS_SECONDS)
         return max(DIAGNOSIS_SECONDS, min(longer, self._until - self._clock()))
 
     @property

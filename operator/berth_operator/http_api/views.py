@@ -181,7 +181,7 @@ def explanation(ledger: Ledger, candidate: queued_pods.Candidate, clock: Callabl
         ledger.search,
         candidate,
         policy=ledger.policy,
-        whole=few,
+        all_nodes=few,
         effort=Effort(STEPS, search_effort.timer(clock, SECONDS_IF_FEW if few else SECONDS)),
     )
 
@@ -207,7 +207,7 @@ def explanation_fields(
         "fits": explanation.fits,
         "counts": _plain(explanation.counts),
         "refusals": _plain(explain.refusals(explanation, candidate)),
-        "nearest": explain.nearest(explanation.nearest) if explanation.nearest else None,
+        "nearest": explain.nearest_sentence(explanation.nearest) if explanation.nearest else None,
         "changes": [explain.would_fit(one) for one in explanation.advice],
         "nodes": _plain(explanation.nodes),
     }

@@ -87,9 +87,9 @@ class RoundDeadlines:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RoundLimits:
-    """How many pods a round tries and for how long; namespaces that are slow are suspended in the backlog."""
+    """How many pods a round tries in order, and for how long; and whose pods must not be tried now."""
 
-    pods: int = 256
+    pods_in_order: int = 256
     time: RoundDeadlines | None = None
     is_suspended: Callable[[str], bool] = lambda _: False
 
@@ -119,7 +119,7 @@ def schedule(
     refused: RefusedQuestions = {}
     time = limits.time
     budget = DeviceSearchBudget(time)
-    for candidate, in_order, reserved_nodes in _pods_to_try(backlog, now, limits.pods, time):
+    for candidate, in_order, reserved_nodes in _pods_to_try(backlog, now, limits.pods_in_order, time):
         if limits.is_suspended(candidate.namespace):
             backlog.suspend(candidate.namespace)
             continue
@@ -198,7 +198,7 @@ def simulate(
     now: float,
     policy: Policy,
     *,
-    limit: int = DEFAULT_LIMITS.pods,
+    limit: int = DEFAULT_LIMITS.pods_in_order,
 ) -> list[decisions.Decision]:
     """Return the decisions for the pods whose turn it is, and leave everything as it was."""
     found: list[decisions.Decision] = []

@@ -9,6 +9,7 @@ images each that takes a megabyte, and finding the images of a pod is a look-up 
 import array
 import bisect
 import collections
+import itertools
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
@@ -23,6 +24,7 @@ MOST_OF_A_CONTAINER: Final = 1000 * MIB  # So much for each container counts as 
 MOST_REMEMBERED: Final = 64  # Answers, each of 8 bytes for a node.
 
 Parts = npt.NDArray[np.float64]
+ImagesOfPod = tuple[tuple[str, ...], tuple[str, ...]]  # Those of its containers, and those of volumes.
 Remembered = tuple[int, Parts]  # The version of the index, and the answer.
 
 
@@ -32,7 +34,7 @@ class ImageIndex:
     def __init__(self) -> None:
         self._rows: dict[Image, array.array[int]] = {}
         self._named: dict[str, list[Image]] = {}
-        self._remembered: collections.OrderedDict[tuple[str, ...], Remembered] = collections.OrderedDict()
+        self._remembered: collections.OrderedDict[ImagesOfPod, Remembered] = collections.OrderedDict()
         self._version = 0
 
     def __bool__(self) -> bool:
@@ -73,28 +75,29 @@ class ImageIndex:
         """Whether any node has one of these images."""
         return any(name in self._named for name in names)
 
-    def parts(self, names: tuple[str, ...], size: int, nodes: int) -> Parts:
-        """Return how much of a pod's images each of so many rows has, from 0 to 1; `names` by container.
+    def parts(self, names: ImagesOfPod, size: int, nodes: int) -> Parts:
+        """Return how much of a pod's images each of so many rows has, from 0 to 1.
 
-        `nodes` is how many of the rows are nodes.
+        `names` are those by container, and those of volumes; `nodes` is how many of the rows are nodes.
         """
         version, parts = self._remembered.get(names, (-1, None))
         if parts is None or version != self._version or len(parts) != size:
             self._remembered.pop(names, None)
-            parts = self._parts(collections.Counter(names), size, nodes)
+            counts = collections.Counter(itertools.chain(*names))
+            parts = self._parts(counts, len(names[0]), size, nodes)
             self._remembered[names] = self._version, parts
             if len(self._remembered) > MOST_REMEMBERED:
                 self._remembered.popitem(last=False)
         return parts
 
-    def _parts(self, containers: Mapping[str, int], size: int, nodes: int) -> Parts:
-        """Return the parts, where so many containers have each image."""
+    def _parts(self, counts: Mapping[str, int], containers: int, size: int, nodes: int) -> Parts:
+        """Return the parts for so many containers, where so many containers and volumes have each image."""
         there = np.zeros(size)
-        for name, count in containers.items():
+        for name, count in counts.items():
             found = self._named.get(name, ())
             spread = sum(len(self._rows[image]) for image in found) / max(nodes, 1)
             for image in found:
                 there[np.array(self._rows[image])] += count * int(image.size * spread)
-        most = MOST_OF_A_CONTAINER * sum(containers.values())
+        most = MOST_OF_A_CONTAINER * containers
         parts: Parts = np.clip((there - LEAST) / (most - LEAST), 0, 1)
         return parts

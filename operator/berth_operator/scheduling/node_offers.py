@@ -119,8 +119,6 @@ def judge(
     known = functools.cache(lambda core_limit: offer(inventory, name, core_limit))
 
     def able(candidate: queued_pods.Candidate) -> bool:
-        if registry.depends_on_other_nodes(questions.of(candidate.request, candidate.demand)):
-            return True  # Another node than this one may take it now.
         # A pod to which the policy has been applied says it by itself.
         limit = max(candidate.request.grouping.core_limit, under_policy.core_limit(policy, candidate))
         if (there := known(limit)) is None or (before is not None and _no_help(before, candidate)):

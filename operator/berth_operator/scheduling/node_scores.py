@@ -25,14 +25,13 @@ class Scorer(NamedTuple):
     cpu: int
     node_memory: int
     weights: Weights
-    depends_on_other_nodes: bool
 
     def score(
         self, inventory: Inventory, rows: node_table.Rows
     ) -> tuple[score_inputs.Ranking, node_table.Mask]:
         """Return the scores of these nodes, and which of them pass the filters of the node itself."""
         query = Query(inventory, rows, self.question)
-        feasible = registry.feasible_by_themselves(query, self.filters)
+        feasible = registry.feasible_without_other_pods(query, self.filters)
         return self.strategy(self.score_input(query)), feasible
 
     def score_input(self, query: Query) -> score_inputs.ScoreInput:
@@ -62,7 +61,6 @@ def scorer_of(question: questions.Question, policy: Policy) -> Scorer:
         amounts.get(facts.CPU, 0),
         amounts.get(facts.MEMORY, 0),
         policy.weights,
-        registry.depends_on_other_nodes(question),
     )
 
 

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from berth_operator.scheduling import node_table, pod_terms
+from berth_operator.scheduling import node_table, pod_terms, replica_index
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.nodes import affinity, facts
 
@@ -99,6 +99,7 @@ class PodIndex:
         self._counters_of: dict[pod_terms.Identity, tuple[Counter, ...]] = {}
         self._repelling = pod_terms.TermIndex[facts.PodTerm](lambda term: term.selector)
         self._weighted = pod_terms.TermIndex[facts.WeightedPodTerm](lambda one: one.term.selector)
+        self.replicas = replica_index.ReplicaIndex(lambda: ((one, rows[one.node]) for one in holds()))
         self.say_nothing = True  # Whether no pod on a node requires or prefers anything of pods to come.
 
     def __repr__(self) -> str:
@@ -111,6 +112,7 @@ class PodIndex:
         """Add a pod that is on a node."""
         if self._pods is not None:
             self._pods.setdefault(hold.namespace, {})[hold.uid] = hold
+        self.replicas.count(hold, self._rows[hold.node], 1)
         if self._counters or hold.anti_affinity or hold.weighted_terms or not hold.labels_known:
             self._count(hold, 1)
 
@@ -121,6 +123,7 @@ class PodIndex:
             del pods[hold.uid]
             if not pods:
                 del self._pods[hold.namespace]
+        self.replicas.count(hold, self._rows[hold.node], -1)
         if self._counters or hold.anti_affinity or hold.weighted_terms or not hold.labels_known:
             self._count(hold, -1)
 

@@ -64,6 +64,11 @@ class PreferenceWeights:
     balance: int = 1
     unstated: int = 0
 
+    @property
+    def default_spread(self) -> int:
+        """The weight of spread that nobody asks for: the same."""
+        return self.spread
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Oversale:

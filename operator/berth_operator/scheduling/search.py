@@ -48,7 +48,6 @@ from berth_operator.scheduling.strategies import points
 
 # Most pods need no device search. For the others its steps are limited (`Effort`; 50 us a step).
 STEPS_PER_NODE: Final = 400
-NO_SCORE: Final = np.array(search_memory.IMPOSSIBLE)  # Numpy takes it sooner than a number of Python.
 NO_POSITIONS: Final = np.zeros(0, dtype=np.int64)
 REMEMBERED_BYTES: Final = 64 << 20
 MOST_REMEMBERED: Final = 2048
@@ -148,11 +147,8 @@ class Search:
         # Nodes whose search ran out of effort the last time are searched only if no other node fits.
         hard = self._hard_to_search.of(question)
         # Of most pods no node is kept out.
-        kept_out = (
-            self._kept_out(question, excluded)
-            if excluded or question.demand.other_pods is not None
-            else NO_POSITIONS
-        )
+        others = question.demand.other_pods
+        kept_out = self._kept_out(question, excluded) if excluded or others is not None else NO_POSITIONS
         scores_of_excluded = cached.exclude(kept_out) if kept_out.size else None
         scores_of_hard = cached.exclude(self._positions(hard)) if hard else None
         found, failed_searches = self._search_nodes(request, question, cached, effort)
@@ -249,7 +245,7 @@ class Search:
         """Return why nodes that passed the filters refused when they were searched, by row."""
         found: dict[int, NodeReason] = {}
         for one in self._all_questions(question):
-            cached = self._cached.get(_by_itself(one))
+            cached = self._cached.get(_without_other_pods(one))
             if cached is not None and cached.made_under(policy, self.inventory.demand_model()):
                 found |= cached.reasons
         return found
@@ -264,7 +260,7 @@ class Search:
 
     def _scores(self, question: questions.Question, policy: Policy) -> search_memory.CachedScores:
         inventory, model = self.inventory, self.inventory.demand_model()
-        question = _by_itself(question)
+        question = _without_other_pods(question)
         cached = self._cached.get(question)
         changed = None
         if cached is not None:
@@ -299,13 +295,11 @@ class Search:
         return True
 
     def _changed_since(self, cached: search_memory.CachedScores) -> list[int] | None:
-        """Return the rows to score again; None if it is all of them, or if that is too long ago to know."""
+        """Return the rows to score again; None if that is too long ago to know, or volumes have changed."""
         table = self.inventory.table
         if cached.question.demand.claims and cached.volume_version != self.inventory.volumes.version:
             return None
         changed = table.log.since(cached.version)
-        if changed and cached.scorer.depends_on_other_nodes:
-            return None
         if cached.load_version is None or changed is None:
             return changed
         loads = table.load_log.since(cached.load_version)
@@ -347,7 +341,7 @@ class Search:
         inventory = self.inventory
         positions = inventory.name_positions()[rows]
         ranking, feasible = cached.scorer.score(inventory, rows)
-        cached.score[positions] = np.where(feasible, ranking.score, NO_SCORE)
+        cached.score[positions] = np.where(feasible, ranking.score, search_memory.NO_SCORE)
         if cached.passes is not None:
             cached.passes[positions] = feasible
         for name, figures in cached.raw.items():
@@ -366,7 +360,7 @@ class Search:
             cached.load_version = inventory.table.load_log.version
 
 
-def _by_itself(question: questions.Question) -> questions.Question:
+def _without_other_pods(question: questions.Question) -> questions.Question:
     """Return the question without what is asked of pods elsewhere, of which nothing is remembered."""
     if question.demand.other_pods is None:
         return question

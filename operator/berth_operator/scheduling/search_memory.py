@@ -8,6 +8,8 @@ import dataclasses
 from collections.abc import Collection, Hashable
 from typing import Final
 
+import numpy as np
+
 from berth_operator.scheduling import node_scores, node_table, questions
 from berth_operator.scheduling.decisions import NodeReason, Reason
 from berth_operator.scheduling.demand_model import DemandModel
@@ -25,6 +27,7 @@ MOST_HARD: Final = 64
 MOST_RETRIES: Final = 3  # Of a node whose search ends undecided, until it changes.
 
 IMPOSSIBLE: Final = -1.0  # Below every score.
+NO_SCORE: Final = np.array(IMPOSSIBLE)  # The same for numpy, which needs longer for a number of Python.
 
 ExcludedScores = tuple[node_table.Numbers, node_table.Scores]  # Positions of nodes, and their scores.
 

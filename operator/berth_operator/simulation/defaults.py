@@ -66,4 +66,5 @@ def node(manifest: manifests.Manifest) -> raw.Node:
     node: kinds.Node = manifest.value
     written = node.status
     allocatable = (written.capacity or {}) if written.allocatable is None else written.allocatable
-    return msgspec.structs.replace(node, status=kinds.NodeStatus(allocatable={PODS: MAX_PODS, **allocatable}))
+    status = msgspec.structs.replace(written, allocatable={PODS: MAX_PODS, **allocatable})
+    return msgspec.structs.replace(node, status=status)

@@ -76,7 +76,9 @@ class PodExplanation:
     def nearest(self) -> str:
         """The nearest node, if there is one."""
         return (
-            explain.nearest(self.explanation.nearest) if self.explanation and self.explanation.nearest else ""
+            explain.nearest_sentence(self.explanation.nearest)
+            if self.explanation and self.explanation.nearest
+            else ""
         )
 
     @property
@@ -126,14 +128,14 @@ class Explainer:
 
     def _explain(self, candidate: queued_pods.Candidate) -> PodExplanation:
         cluster, clock = self._cluster, self._cluster.clock
-        whole = len(cluster.inventory.index) <= self._detailed_nodes
+        all_nodes = len(cluster.inventory.index) <= self._detailed_nodes
         began = clock()
-        effort = explain.work(
-            whole=whole,
+        effort = explain.effort_outside_rounds(
+            all_nodes=all_nodes,
             expired=search_effort.timer(clock, max(MIN_SECONDS, min(POD_SECONDS, RUN_SECONDS - self._used))),
         )
         explanation = explain.explain(
-            cluster.ledger.search, candidate, policy=cluster.ledger.policy, whole=whole, effort=effort
+            cluster.ledger.search, candidate, policy=cluster.ledger.policy, all_nodes=all_nodes, effort=effort
         )
         self._used += clock() - began
         return PodExplanation(candidate, explanation=explanation, timed_out=effort.out_of_time)

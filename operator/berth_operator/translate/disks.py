@@ -6,13 +6,10 @@ each pod that has any.
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 from berth_operator.scheduling.decisions import Refusal
 from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import pod_limits, raw, refusals
-
-LONGEST_NAME: Final = 512
 
 
 def of_pod(pod: raw.Pod) -> tuple[facts.Disk, ...]:
@@ -22,20 +19,15 @@ def of_pod(pod: raw.Pod) -> tuple[facts.Disk, ...]:
 
 
 def _each(volume: raw.Volume) -> Iterator[facts.Disk]:
-    """Yield the disk of a volume; of Ceph one for each monitor, for clusters are told apart by these."""
+    """Yield the disk of a volume, if it is one."""
     if (iscsi := volume.iscsi) is not None:
-        yield _disk("iscsi", iscsi.iqn, read_only=iscsi.read_only)
+        yield facts.Disk(f"iscsi {iscsi.iqn}", iscsi.read_only)
     elif (rbd := volume.rbd) is not None:
-        for monitor in rbd.monitors:
-            yield _disk("rbd", f"{monitor}/{rbd.pool}/{rbd.image}", read_only=rbd.read_only)
+        yield facts.Disk(f"rbd {rbd.pool}/{rbd.image}", rbd.read_only, monitors=frozenset(rbd.monitors))
     elif (google := volume.gce_persistent_disk) is not None:
-        yield _disk("gcePersistentDisk", google.pd_name, read_only=google.read_only)
+        yield facts.Disk(f"gcePersistentDisk {google.pd_name}", google.read_only)
     elif (aws := volume.aws_elastic_block_store) is not None:
-        yield facts.Disk(f"awsElasticBlockStore {aws.volume_id}"[:LONGEST_NAME], can_be_shared=False)
-
-
-def _disk(kind: str, name: str, *, read_only: bool) -> facts.Disk:
-    return facts.Disk(f"{kind} {name}"[:LONGEST_NAME], read_only)
+        yield facts.Disk(f"awsElasticBlockStore {aws.volume_id}", can_be_shared=False)
 
 
 def too_many(disks: Sequence[facts.Disk]) -> Refusal | None:

@@ -54,11 +54,6 @@ def of_terms(terms: Sequence[facts.PodTerm]) -> int:
     )
 
 
-def of_default_spread(preferred: facts.PreferredPods | None) -> int:
-    """Return the bytes of how a pod is spread by default; the strings are those of its labels."""
-    return ITEM * preferred.size if preferred is not None and preferred.spread_by_default else 0
-
-
 def of_labels(labels: facts.Labels) -> int:
     """Return the bytes of the labels of a pod."""
     return ITEM * len(labels) + sum(map(sys.getsizeof, itertools.chain.from_iterable(labels)))
@@ -66,7 +61,8 @@ def of_labels(labels: facts.Labels) -> int:
 
 def of_disks(disks: Sequence[facts.Disk]) -> int:
     """Return the bytes of the disks that a pod names itself."""
-    return ITEM * len(disks) + sum(sys.getsizeof(one.name) for one in disks) if disks else 0
+    words = itertools.chain.from_iterable((one.name, *one.monitors) for one in disks)
+    return ITEM * len(disks) + sum(ITEM + sys.getsizeof(word) for word in words)
 
 
 def of_claims(claims: Sequence[facts.PodClaim]) -> int:

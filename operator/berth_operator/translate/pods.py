@@ -118,7 +118,7 @@ def classify(pod: raw.Pod) -> ClassifiedPod:
     size = pod_request.byte_size + memory_estimates.of_labels(waiting.labels)
     size += memory_estimates.of_claims(waiting.demand.claims)
     size += memory_estimates.of_disks(waiting.demand.disks)
-    size += memory_estimates.of_default_spread(waiting.demand.preferred_pods)
+    size += memory_estimates.of_names(waiting.demand.volume_images)
     return WaitingPod(waiting, gated=bool(pod.spec.scheduling_gates), byte_size=size)
 
 
@@ -173,9 +173,8 @@ def candidate(pod: raw.Pod) -> queued_pods.Candidate:
 
 def _candidate(pod: raw.Pod, pod_request: PodRequest) -> queued_pods.Candidate:
     demand, faults, labels = pod_request.demand, pod_request.faults, _labels(pod)
-    preferred = default_spread.applied(pod, pod_request.request, demand.preferred_pods, labels)
-    if preferred is not demand.preferred_pods:
-        demand = dataclasses.replace(demand, preferred_pods=preferred)
+    if (replicas := default_spread.replicas(pod, pod_request.request, labels)) is not None:
+        demand = dataclasses.replace(demand, replicas=replicas)
     if pod.spec.volumes:
         demand, more = _with_volumes(demand, pod)
         faults += more
@@ -204,8 +203,7 @@ def _with_volumes(demand: facts.Demand, pod: raw.Pod) -> tuple[facts.Demand, tup
         return demand, ()
     if faults := tuple(filter(None, (claims.too_many(claimed), disks.too_many(named)))):
         return demand, faults
-    images = (*demand.images, *images)
-    return dataclasses.replace(demand, claims=claimed, disks=named, images=images), ()
+    return dataclasses.replace(demand, claims=claimed, disks=named, volume_images=images), ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -38,9 +38,9 @@ def part(core: int = 50, gib: int = 40, count: int = 1, **fields: Any) -> queued
     return pod(requests.Gpus(count, core, gib * builders.GIB), **fields)
 
 
-def told(made: Inventory, asked: queued_pods.Candidate, *, whole: bool = False) -> explain.Explanation:
+def told(made: Inventory, asked: queued_pods.Candidate, *, all_nodes: bool = False) -> explain.Explanation:
     """Explain."""
-    return explain.explain(Search(made), asked, policy=RULES, whole=whole)
+    return explain.explain(Search(made), asked, policy=RULES, all_nodes=all_nodes)
 
 
 def said(made: Inventory, asked: queued_pods.Candidate) -> str:

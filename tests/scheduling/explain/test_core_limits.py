@@ -17,7 +17,9 @@ def told(
     inventory: Inventory, candidate: queued_pods.Candidate, policy: Policy = RULES
 ) -> explain.Explanation:
     """Explain why a pod waits."""
-    return explain.explain(Search(inventory), candidate, policy=policy, effort=explain.work(whole=True))
+    return explain.explain(
+        Search(inventory), candidate, policy=policy, effort=explain.effort_outside_rounds(all_nodes=True)
+    )
 
 
 LIMIT: Final = (

@@ -94,7 +94,7 @@ def test_little_effort_tells_nothing_empty(steps: int) -> None:
     """However early it ends, what is called nearest says what it lacks."""
     told = asked(crowd(40), Effort(steps))
 
-    assert told.nearest is None or told.nearest.whys or told.nearest.measures
+    assert told.nearest is None or told.nearest.whys or told.nearest.deficits
     assert not any(one.changes_pod_only and one.request == puzzling().request for one in told.advice)
 
 
@@ -154,7 +154,7 @@ def test_looking_at_all_nodes_has_an_end() -> None:
     search = Search(crowd(40))
 
     with mock.patch.object(work_budget, "STEPS_FOR_ALL_NODES", LITTLE):
-        told = explain.explain(search, puzzling(), policy=Policy(), whole=True)
+        told = explain.explain(search, puzzling(), policy=Policy(), all_nodes=True)
 
     assert 0 < undecided(told) < NODES
 

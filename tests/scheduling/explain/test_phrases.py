@@ -352,7 +352,7 @@ def test_no_explanation_passes_controls_on() -> None:
         scenes.cards(models=frozenset({NASTY})),
         scenes.cards(node_selection=node_selection),
     ):
-        told = scenes.told(made, asked, whole=True)
+        told = scenes.told(made, asked, all_nodes=True)
         assert explain.sentence(told, asked).isprintable()
         assert all(line.isprintable() for line in explain.table(told).split("\n"))
         assert all(refusal.detail.isprintable() for refusal in explain.refusals(told, asked))

@@ -57,7 +57,7 @@ def test_refusals(
     inventory: Inventory, pod: queued_pods.Candidate, expected: list[tuple[str, Reason, str]]
 ) -> None:
     """Each refusal names its device, or the node where no device is at fault, with a message."""
-    told = scenes.told(inventory, pod, whole=True)
+    told = scenes.told(inventory, pod, all_nodes=True)
 
     found = explain.refusals(told, pod)
 

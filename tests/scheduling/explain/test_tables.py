@@ -96,9 +96,8 @@ def test_large_cluster_is_looked_at_in_part() -> None:
 
     told = scenes.told(inventory, scenes.cards(2))
 
-    looked = [finding.node for finding in told.nodes if finding.looked]
+    looked = [finding.node for finding in told.nodes if finding.diagnosed]
     assert looked == [*names[: work_budget.NODES_DIAGNOSED], "n099"]
-    assert not told.whole
     assert "and 91 more nodes, not analyzed: 91 not enough free\n" in explain.table(told)
 
 
@@ -107,10 +106,9 @@ def test_large_cluster_is_looked_at_as_a_whole_if_wanted() -> None:
     names = [f"n{at:03}" for at in range(30)]
     inventory = builders.inventory(*map(builders.node, names), *(builders.device(name, 1) for name in names))
 
-    told = scenes.told(inventory, scenes.pod(requests.Gpus(1, 50, 400 * builders.GIB)), whole=True)
+    told = scenes.told(inventory, scenes.pod(requests.Gpus(1, 50, 400 * builders.GIB)), all_nodes=True)
 
-    assert told.whole
-    assert all(finding.shortfall is not None for finding in told.nodes)
+    assert all(finding.diagnosed and finding.shortfall is not None for finding in told.nodes)
 
 
 NETWORK_CARDS: Final = """\

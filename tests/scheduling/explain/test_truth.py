@@ -28,9 +28,9 @@ from berth_operator.scheduling.what_if import node_survey, work_budget
 from scheduling.explain import clusters, spoken
 
 
-def asked(inventory: Inventory, pod: queued_pods.Candidate, *, whole: bool = False) -> explain.Explanation:
+def asked(made: Inventory, pod: queued_pods.Candidate, *, all_nodes: bool = False) -> explain.Explanation:
     """Explain with a search that remembers nothing."""
-    return explain.explain(Search(inventory), pod, policy=clusters.RULES, whole=whole)
+    return explain.explain(Search(made), pod, policy=clusters.RULES, all_nodes=all_nodes)
 
 
 @clusters.PROPERTY
@@ -57,7 +57,7 @@ def test_counts_are_those_of_the_nodes(inventory: Inventory, pod: queued_pods.Ca
     fits = search.place(pod.request, pod.demand, policy=clusters.RULES) is not None
     cheap = reasons.count(inventory, question, search.refusals(question, clusters.RULES))
 
-    told = asked(inventory, pod, whole=True)
+    told = asked(inventory, pod, all_nodes=True)
 
     found = collections.Counter((finding.reason, finding.detail) for finding in told.nodes)
     assert {(one.reason, one.detail): one.nodes for one in told.counts} == dict(found)
@@ -68,7 +68,7 @@ def test_counts_are_those_of_the_nodes(inventory: Inventory, pod: queued_pods.Ca
 @hypothesis.given(inventory=clusters.pictures(), pod=clusters.candidates())
 def test_reason_is_true_of_its_node(inventory: Inventory, pod: queued_pods.Candidate) -> None:
     """A node's reason is the first thing in the way: its place, its state, its devices, its resources."""
-    for finding in asked(inventory, pod, whole=True).nodes:
+    for finding in asked(inventory, pod, all_nodes=True).nodes:
         info = inventory.node(finding.node)
         assert info is not None
         assert info.node is not None
@@ -82,8 +82,8 @@ def test_reason_is_true_of_its_node(inventory: Inventory, pod: queued_pods.Candi
             assert info.device is not None
             assert finding.detail not in {one.type for one in info.device.others}
         elif finding.reason is Reason.INSUFFICIENT_RESOURCE:
-            assert finding.detail in {one.name for one in finding.measures}
-            assert all(one.missing for one in finding.measures)
+            assert finding.detail in {one.name for one in finding.deficits}
+            assert all(one.missing for one in finding.deficits)
         elif finding.shortfall is None:
             # The search leaves withheld cards alone among those that match, the allocator among all.
             assert finding.reason is Reason.WITHHELD
@@ -121,7 +121,7 @@ def test_never_means_not_even_if_empty(inventory: Inventory, pod: queued_pods.Ca
     )
     content = dataclasses.replace(pod, demand=anywhere)
 
-    for finding in asked(inventory, pod, whole=True).nodes:
+    for finding in asked(inventory, pod, all_nodes=True).nodes:
         if finding.never:
             assert not clusters.takes(_emptied(inventory, finding.node), content), finding
 
@@ -155,22 +155,22 @@ def _emptied(inventory: Inventory, name: str) -> Inventory:
 
 
 @clusters.PROPERTY
-@hypothesis.given(inventory=clusters.pictures(), pod=clusters.candidates(), whole=st.booleans())
+@hypothesis.given(inventory=clusters.pictures(), pod=clusters.candidates(), all_nodes=st.booleans())
 @hypothesis.example(
     # Here pods withhold cards of a node that has too many pods: if others ended, no card would be left.
     inventory=clusters.picture(clusters.Dice(576460752303423488)),
     pod=clusters.candidate(clusters.Dice(10829914)),
-    whole=False,
+    all_nodes=False,
 )
 @hypothesis.example(
     # Here more of a card's compute is held than there is, and a share of its memory alone still fits.
     inventory=clusters.picture(clusters.Dice(4496)),
     pod=clusters.candidate(clusters.Dice(12128015)),
-    whole=False,
+    all_nodes=False,
 )
-def test_every_change_helps(inventory: Inventory, pod: queued_pods.Candidate, *, whole: bool) -> None:
+def test_every_change_helps(inventory: Inventory, pod: queued_pods.Candidate, *, all_nodes: bool) -> None:
     """After each proposed change the pod really fits, and on as many nodes as was said."""
-    for advice in asked(inventory, pod, whole=whole).advice:
+    for advice in asked(inventory, pod, all_nodes=all_nodes).advice:
         then = dataclasses.replace(pod, request=advice.request, demand=advice.demand)
         if advice.changes_pod_only:
             able = clusters.takers(inventory, then)
@@ -208,7 +208,7 @@ def _applied(inventory: Inventory, advice: explain.Advice) -> Inventory:
 @hypothesis.given(inventory=clusters.pictures(), pod=clusters.candidates())
 def test_every_condition_that_helps_is_told(inventory: Inventory, pod: queued_pods.Candidate) -> None:
     """Of the conditions on devices exactly those are proposed to be dropped that alone stand in the way."""
-    told = asked(inventory, pod, whole=True)
+    told = asked(inventory, pod, all_nodes=True)
     hypothesis.assume(not told.fits)
 
     single = [one.changes[0] for one in told.advice if len(one.changes) == 1]
@@ -244,7 +244,7 @@ def test_fewer_cards_are_as_many_as_fit(inventory: Inventory, pod: queued_pods.C
     """The number that is proposed in place of a larger one is the largest that fits."""
     hypothesis.assume(len(pod.request.containers) == 1 and len(pod.request.containers[0].asks) == 1)
     ask = pod.request.containers[0].asks[0]
-    for (change, *_), advice in ((one.changes, one) for one in asked(inventory, pod, whole=True).advice):
+    for (change, *_), advice in ((one.changes, one) for one in asked(inventory, pod, all_nodes=True).advice):
         if len(advice.changes) == 1 and isinstance(change, asks.AskLess) and change.field == "count":
             for count in range(change.deficit.free + 1, ask.count):
                 larger = dataclasses.replace(ask, count=count)
@@ -293,11 +293,11 @@ def test_figures_of_the_nearest_are_true(inventory: Inventory, pod: queued_pods.
     if nearest is None or info is None:
         return
     view = info.view()
-    assert 0 < nearest.lack < 1 or (nearest.whys and not nearest.measures)
+    assert 0 < nearest.lack < 1 or (nearest.whys and not nearest.deficits)
     for card in (*view.device.cards, *view.device.others):
         if card.uuid == nearest.device:
             free = {Unit.PERCENT: view.free_core(card), Unit.BYTES: view.free_memory(card)}
-            assert all(one.free == free[one.unit] < one.wanted for one in nearest.measures)
+            assert all(one.free == free[one.unit] < one.wanted for one in nearest.deficits)
 
 
 @clusters.PROPERTY
@@ -334,12 +334,12 @@ def test_all_that_is_in_the_way_is_true(inventory: Inventory, pod: queued_pods.C
 
 
 @clusters.PROPERTY
-@hypothesis.given(inventory=clusters.pictures(), pod=clusters.candidates(), whole=st.booleans())
-def test_inventory_stays_as_it_is(inventory: Inventory, pod: queued_pods.Candidate, *, whole: bool) -> None:
+@hypothesis.given(inventory=clusters.pictures(), pod=clusters.candidates(), all_nodes=st.booleans())
+def test_nothing_changes(inventory: Inventory, pod: queued_pods.Candidate, *, all_nodes: bool) -> None:
     """To explain is to read: not a number, not a name and not a version is another afterwards."""
     before = clusters.state(inventory)
 
-    asked(inventory, pod, whole=whole)
+    asked(inventory, pod, all_nodes=all_nodes)
 
     assert clusters.same(clusters.state(inventory), before)
 
@@ -383,17 +383,17 @@ def test_remembering_search_changes_nothing(inventory: Inventory, pod: queued_po
 
 
 @clusters.PROPERTY
-@hypothesis.given(inventory=clusters.pictures(), pod=clusters.candidates(), whole=st.booleans())
+@hypothesis.given(inventory=clusters.pictures(), pod=clusters.candidates(), all_nodes=st.booleans())
 def test_every_explanation_can_be_said(
-    inventory: Inventory, pod: queued_pods.Candidate, *, whole: bool
+    inventory: Inventory, pod: queued_pods.Candidate, *, all_nodes: bool
 ) -> None:
     """Each has a sentence that an event can carry, a table, and a message for each refusal."""
-    told = asked(inventory, pod, whole=whole)
+    told = asked(inventory, pod, all_nodes=all_nodes)
 
     sentence, table = explain.sentence(told, pod), explain.table(told)
 
     assert 0 < len(sentence) <= 1024
     assert "\n" not in sentence
     assert table.endswith("\n")
-    assert all(finding.node in table for finding in told.nodes if finding.looked)
+    assert all(finding.node in table for finding in told.nodes if finding.diagnosed)
     assert all(refusal.detail for refusal in explain.refusals(told, pod))

@@ -22,9 +22,10 @@ from berth_operator.scheduling.wording import Words
 
 
 class DependsOn(enum.Enum):
-    """What the answer of a node depends on: when that changes, remembered scores are void.
+    """What the answer of a node depends on: when a node changes, what is remembered of it is void.
 
-    What depends on `OTHER_PODS` is no part of remembered scores: it is asked anew in each decision.
+    What depends on anything else than the node is asked anew in each decision. Of the two other members
+    constraints have only `OTHER_PODS`, and preferences only `CLUSTER`.
     """
 
     NODE = "the node itself and the pods on it"

@@ -1,7 +1,7 @@
 """Whether no pod of the node is in the way of a disk that the pod names itself, without a claim.
 
-As in kube-scheduler: a disk can be had by several pods of a node only if all of them only read it, and one of
-AWS by one pod. What each part of a constraint is for stands in `constraint`.
+As by kube-scheduler's plugin VolumeRestrictions: a disk can be had by several pods of a node only if all of
+them only read it, and one of AWS by one pod. What each part of a constraint is for stands in `constraint`.
 """
 
 import dataclasses
@@ -38,7 +38,7 @@ def resolvable(query: Query) -> Iterator[Objection]:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class OnlyReadDisk(changes.Change):
+class MountReadOnly(changes.Change):
     """The pod only reads a disk."""
 
     precedence: ClassVar = changes.Precedence.DROP_CONDITION
@@ -56,10 +56,10 @@ class OnlyReadDisk(changes.Change):
 
 
 def relaxations(failed: FailedPlacement) -> Iterator[changes.ProposedChange]:
-    """Propose to only read, one at a time, the disks that can be had so and are in the way somewhere."""
+    """Propose to mount disks read-only, one at a time: those that allow it and are in use on some node."""
     for disk in failed.query.question.demand.disks:
         if disk.can_be_shared and not disk.read_only and _taken(failed.query, disk).any():
-            yield changes.ProposedChange([OnlyReadDisk(disk=disk)])
+            yield changes.ProposedChange([MountReadOnly(disk=disk)])
 
 
 def remedies(scenario: changes.Scenario, _: object) -> Iterator[changes.ProposedChange]:

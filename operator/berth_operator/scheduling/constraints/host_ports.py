@@ -1,7 +1,7 @@
 """Whether the host ports that the pod asks for are free on the node.
 
-As in kube-scheduler: a port without an address is that port of all addresses. What each part of a constraint
-is for stands in `constraint`.
+As in kube-scheduler: a port without an address (`hostIP`) conflicts with that port on every one. What each
+part of a constraint is for stands in `constraint`.
 """
 
 import collections
@@ -78,13 +78,13 @@ def relaxations(failed: FailedPlacement) -> Iterator[changes.ProposedChange]:
 def remedies(scenario: changes.Scenario, _: object) -> Iterator[changes.ProposedChange]:
     """Propose to end the pods that have the ports."""
     asked = scenario.demand.host_ports
-    holders = tuple(hold for hold in scenario.holds if any(map(_excluding(hold), asked)))
+    holders = tuple(hold for hold in scenario.holds if any(map(_conflicts_with(hold), asked)))
     if holders:
         yield changes.ProposedChange([changes.EndPods(node=scenario.node.name, holds=holders)])
 
 
-def _excluding(hold: Hold) -> Callable[[facts.HostPort], bool]:
-    """Return a function that tells whether a pod has a port."""
+def _conflicts_with(hold: Hold) -> Callable[[facts.HostPort], bool]:
+    """Return a function that tells whether a port conflicts with those of a pod."""
     ports = collections.defaultdict(list)
     for port in hold.host_ports:
         ports[port.key].append(port)

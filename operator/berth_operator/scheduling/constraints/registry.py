@@ -71,9 +71,9 @@ WORDS: Final[Mapping[Reason, Words]] = {
 BRIEF: Final[Mapping[Reason, str]] = {
     reason: words for one in CONSTRAINTS for reason, words in one.brief.items()
 }
-# Those two are asked apart from the others (`feasible_by_themselves`).
+# Those two are asked apart from the others (`feasible_without_other_pods`).
 _APART: Final = (resources.CONSTRAINT, partition_policy.CONSTRAINT)
-_BY_THEMSELVES: Final = tuple(
+_WITHOUT_OTHER_PODS: Final = tuple(
     one for one in CONSTRAINTS if one not in _APART and one.depends_on is not DependsOn.OTHER_PODS
 )
 _FOR_OTHER_PODS: Final = tuple(
@@ -82,7 +82,6 @@ _FOR_OTHER_PODS: Final = tuple(
     if one.feasible and one.depends_on is DependsOn.OTHER_PODS
 )
 
-_CLUSTER_WIDE: Final = tuple(one.applies_to for one in CONSTRAINTS if one.depends_on is DependsOn.CLUSTER)
 # Constraints other than resources that may be lifted when a pod without devices ends, such as host ports.
 _OF_ANY_POD: Final = tuple(
     one.applies_to
@@ -94,11 +93,6 @@ _OF_ANY_POD: Final = tuple(
 )
 
 
-def depends_on_other_nodes(question: questions.Question) -> bool:
-    """Whether the answer of a node depends on other nodes, so that a change of one voids all scores."""
-    return any(applies(question) for applies in _CLUSTER_WIDE)
-
-
 def lifted_by_pods_without_devices(question: questions.Question) -> bool:
     """Whether the end of a pod without devices may lift more than the shortage of a resource."""
     return any(applies(question) for applies in _OF_ANY_POD)
@@ -106,7 +100,7 @@ def lifted_by_pods_without_devices(question: questions.Question) -> bool:
 
 def feasible(query: Query) -> node_table.Mask:
     """Return the nodes that pass the filters; only a device search shows whether the devices suffice."""
-    mask = feasible_by_themselves(query, filters_of(query.question))
+    mask = feasible_without_other_pods(query, filters_of(query.question))
     others = feasible_for_other_pods(query)
     return mask if others is None else mask & others
 
@@ -124,10 +118,10 @@ def feasible_for_other_pods(query: Query) -> node_table.Mask | None:
 
 def filters_of(question: questions.Question) -> tuple[constraint.Filter, ...]:
     """Return the filters of a question that depend on nothing but the node and the pods on it."""
-    return tuple(one.feasible for one in _BY_THEMSELVES if one.feasible and one.applies_to(question))
+    return tuple(one.feasible for one in _WITHOUT_OTHER_PODS if one.feasible and one.applies_to(question))
 
 
-def feasible_by_themselves(query: Query, filters: tuple[constraint.Filter, ...]) -> node_table.Mask:
+def feasible_without_other_pods(query: Query, filters: tuple[constraint.Filter, ...]) -> node_table.Mask:
     """Return the nodes that pass the filters of their question (`filters_of`)."""
     mask = resources.feasible(query)  # A new mask, without rows that have no Node object.
     if (of_unit := gpu_units.nodes_asked(query.table, query.rows, query.question)) is not None:

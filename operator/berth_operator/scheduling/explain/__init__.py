@@ -29,15 +29,15 @@ Advice = advice.Advice
 brief = sentences.brief
 sentence = sentences.sentence
 by_namespace = sentences.by_namespace
-nearest = sentences.nearest
+nearest_sentence = sentences.nearest_sentence
 would_fit = sentences.would_fit
 refusals = sentences.refusals
 table = tables.table
 
 
-def work(*, whole: bool, expired: Callable[[], bool] | None = None) -> Effort:
+def effort_outside_rounds(*, all_nodes: bool, expired: Callable[[], bool] | None = None) -> Effort:
     """Return the effort for an explanation that delays no round of decisions."""
-    return Effort(work_budget.STEPS_FOR_ALL_NODES if whole else search_effort.MOST_STEPS, expired)
+    return Effort(work_budget.STEPS_FOR_ALL_NODES if all_nodes else search_effort.MOST_STEPS, expired)
 
 
 def explain(
@@ -45,17 +45,19 @@ def explain(
     candidate: queued_pods.Candidate,
     *,
     policy: Policy,
-    whole: bool = False,
+    all_nodes: bool = False,
     effort: Effort | None = None,
 ) -> Explanation:
     """Explain why a pod finds no place, or on which nodes it finds none.
 
     `effort` bounds all searches and trials together: about a second without one, and twice
-    that with `whole`. Nodes that were not searched then are called undecided.
-    1. Survey all nodes.  2. Diagnose some of them, or with `whole` all.  3. Name the nearest.
+    that with `all_nodes`. Nodes that were not searched then are called undecided.
+    1. Survey all nodes.  2. Diagnose some of them, or with `all_nodes` all.  3. Name the nearest.
     4. Try what would help: one change, else two.
     """
-    budget = work_budget.WorkBudget(work(whole=whole) if effort is None else effort, unlimited_nodes=whole)
+    budget = work_budget.WorkBudget(
+        effort_outside_rounds(all_nodes=all_nodes) if effort is None else effort, unlimited_nodes=all_nodes
+    )
     asking = repelled_pods.applied(search.inventory.pods, under_policy.applied(policy, candidate))
     survey = node_survey.survey(search, asking, policy, budget)
     found = diagnosis.findings_of(survey)
@@ -65,9 +67,8 @@ def explain(
         counts=survey.counts,
         nodes=found,
         total=total,
-        nearest=nearest_nodes.nearest(found),
+        nearest=nearest_nodes.find_nearest(found),
         advice=() if total > len(found) else advice.single_changes(survey, shortfalls),
-        whole=all(one.looked for one in found),
         models=known_models.instead(survey.counts, survey.inventory, survey.request.conditions.uuids),
         core_limit=survey.request.grouping.core_limit
         if policy.oversale and survey.request.need.shares

@@ -1,7 +1,7 @@
 """The diagnosis of a few nodes: what is wrong with each of their devices, and how much is missing.
 
-Diagnosed are the nearest nodes and one node of each reason, so that every reason
-has an example with its devices; all of them if that is wanted.
+Diagnosed are the nearest nodes and one node of each of the most frequent reasons; all of them if that is
+wanted. Devices are examined where the reason is about devices.
 """
 
 import dataclasses
@@ -57,21 +57,21 @@ def _diagnosed(
     """Return the finding on a node with what is missing and what is wrong with each device."""
     if seen.reason is Reason.INSUFFICIENT_RESOURCE:
         return dataclasses.replace(
-            seen, looked=True, measures=tuple(resources.deficits(trials.scenario(survey, row)))
+            seen, diagnosed=True, deficits=tuple(resources.deficits(trials.scenario(survey, row)))
         )
     if seen.reason in node_survey.NODE_SELECTION | node_survey.AGENT_REASONS:
-        return dataclasses.replace(seen, looked=True)
-    seen = dataclasses.replace(seen, holders=tuple(_withholding(survey.node(row), seen)))
+        return dataclasses.replace(seen, diagnosed=True)
+    seen = dataclasses.replace(seen, pods_with_unknown_devices=tuple(_withholding(survey.node(row), seen)))
     request = survey.request_on(row)
     shortfall = node_survey.search_node(survey.node(row).view(), request, budget)
     if not isinstance(shortfall, allocator.Shortfall):
         # The filters are stricter than the allocator where cards are withheld.
-        return dataclasses.replace(seen, looked=True)
+        return dataclasses.replace(seen, diagnosed=True)
     return dataclasses.replace(
         seen,
         never=seen.never or shortfall.never,
-        looked=True,
-        measures=tuple(_missing_devices(request, shortfall)),
+        diagnosed=True,
+        deficits=tuple(_missing_devices(request, shortfall)),
         shortfall=shortfall,
     )
 
@@ -91,7 +91,7 @@ def _missing_devices(request: requests.Request, shortfall: allocator.Shortfall) 
 
 
 def _name(request: requests.Request, shortfall: allocator.Shortfall) -> str:
-    """Return what is counted, as the counted reasons do."""
+    """Return the name of what is lacking, as the counted reasons spell it."""
     asks = {type(ask) for one in request.containers if one.name == shortfall.container for ask in one.asks}
     if not shortfall.detail:
         return REPLICAS if asks == {requests.Replicas} else CARDS

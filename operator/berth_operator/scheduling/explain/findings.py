@@ -22,9 +22,9 @@ class Finding:
     """Why one node refuses.
 
     `reason` is the first in the order of the constraints. Where that is about devices and the node
-    was diagnosed, `shortfall` has the verdict on each card. `measures` say how much
-    is missing, `holders` which pods hold cards that are not known by name. `never` tells that the node
-    could not take the pod even with nothing used; of one without a Device, which is not
+    was diagnosed, `shortfall` has the verdict on each card. `deficits` say how much is missing, and
+    `pods_with_unknown_devices` which pods hold devices that are not known by name. `never` tells that the
+    node could not take the pod even with nothing used; of one without a Device, which is not
     `published`, it is unknown what it might have.
     """
 
@@ -33,15 +33,15 @@ class Finding:
     detail: str = ""
     never: bool = False
     published: bool = True
-    looked: bool = False
-    measures: tuple[Deficit, ...] = ()
-    holders: tuple[str, ...] = ()
+    diagnosed: bool = False
+    deficits: tuple[Deficit, ...] = ()
+    pods_with_unknown_devices: tuple[str, ...] = ()
     shortfall: allocator.Shortfall | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Nearest:
-    """The node that comes closest, and its card where a single one does; `measures` are what is missing.
+    """The node that comes closest, and its card where a single one does; `deficits` are what is missing.
 
     Where nothing is nearly enough, or not that alone, `whys` are all the things in the way.
     """
@@ -49,7 +49,7 @@ class Nearest:
     node: str
     reason: decisions.Reason
     detail: str
-    measures: tuple[Deficit, ...]
+    deficits: tuple[Deficit, ...]
     device: str = ""
     minor: int = NO_MINOR
     type: str = ""
@@ -58,7 +58,7 @@ class Nearest:
     @property
     def lack(self) -> float:
         """What part is missing of what is missing most."""
-        return max((one.missing_fraction for one in self.measures), default=1.0)
+        return max((one.missing_fraction for one in self.deficits), default=1.0)
 
 
 # ---------------------------------------------------------------- the whole
@@ -69,7 +69,7 @@ class Explanation:
     """All that was found out.
 
     `counts` say how many nodes refuse for which reason, `nodes` has each of them by name.
-    `total` is the number of all known nodes. `whole` tells that all were diagnosed.
+    `total` is the number of all known nodes.
     `models` are those that there are, where the one that is asked for is lacking. `cut` tells
     that the budget ended before it was known what would help. `core_limit` is up to how many percent the core
     of a card may be promised with the pod, where a policy oversells it and the pod asks for a part; else 0.
@@ -80,7 +80,6 @@ class Explanation:
     total: int
     nearest: Nearest | None = None
     advice: tuple[Advice, ...] = ()
-    whole: bool = True
     models: known_models.Models = known_models.UNTOLD
     cut: bool = False
     core_limit: int = 0

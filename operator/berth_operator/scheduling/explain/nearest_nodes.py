@@ -18,7 +18,7 @@ from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.what_if import node_survey, trials
 
 
-def nearest(found: Iterable[findings.Finding]) -> findings.Nearest | None:
+def find_nearest(found: Iterable[findings.Finding]) -> findings.Nearest | None:
     """Return what lacks the smallest part, then the lower name and minor."""
     near = (one for finding in found if not finding.never for one in _candidates(finding))
     near = (one for one in near if one.lack < 1)
@@ -27,10 +27,10 @@ def nearest(found: Iterable[findings.Finding]) -> findings.Nearest | None:
 
 def _candidates(found: findings.Finding) -> Iterator[findings.Nearest]:
     """Yield what may be near on one node: its cards one by one if one is wanted, else their number."""
-    near = findings.Nearest(found.node, found.reason, found.detail, found.measures)
+    near = findings.Nearest(found.node, found.reason, found.detail, found.deficits)
     shortfall = found.shortfall
     cards_ = [] if shortfall is None or shortfall.wanted != 1 else list(_near_cards(near, shortfall))
-    yield from cards_ or ([near] if found.measures else [])
+    yield from cards_ or ([near] if found.deficits else [])
 
 
 def _near_cards(near: findings.Nearest, shortfall: allocator.Shortfall) -> Iterator[findings.Nearest]:
@@ -38,7 +38,7 @@ def _near_cards(near: findings.Nearest, shortfall: allocator.Shortfall) -> Itera
         missing = tuple(cards.missing(verdict))
         if verdict.reason in cards.USED and not verdict.never and missing:
             yield dataclasses.replace(
-                near, measures=missing, device=verdict.device, minor=verdict.minor, type=verdict.type
+                near, deficits=missing, device=verdict.device, minor=verdict.minor, type=verdict.type
             )
 
 

@@ -39,7 +39,7 @@ def sentence(explanation: findings.Explanation | decisions.Reject, candidate: qu
 def by_namespace(explanation: findings.Explanation, candidate: queued_pods.Candidate) -> dict[str, str]:
     """Return the sentence for each namespace of which it names pods, and under "" the one for all others."""
     examples = _examples(explanation)
-    holders = (one.holders for one in examples.values())
+    holders = (one.pods_with_unknown_devices for one in examples.values())
     named = namespace_privacy.namespaces(explanation.advice[:1], itertools.chain.from_iterable(holders))
     return {one: _sentence(explanation, candidate, examples, one) for one in ("", *sorted(named))}
 
@@ -67,14 +67,14 @@ def brief(
     return _truncated(_counted(counts, candidate, total, REASONS_SHOWN[0], extras))
 
 
-def nearest(found: findings.Nearest) -> str:
+def nearest_sentence(found: findings.Nearest) -> str:
     """Return what comes closest."""
     if found.whys:
         obstacles = "this obstacle" if len(found.whys) == 1 else "these obstacles"
         listed = ", ".join(phrases.briefly(*why) for why in found.whys)
         return f"{wording.clipped(found.node)}, with {obstacles}: {listed}"
     of = f"{phrases.device(found.type, found.minor)} of " if found.device else ""
-    return f"{of}{wording.clipped(found.node)} has {wording.shortage(found.measures)}"
+    return f"{of}{wording.clipped(found.node)} has {wording.shortage(found.deficits)}"
 
 
 def would_fit(advice: Advice, namespace: str | None = None) -> str:
@@ -105,8 +105,10 @@ def refusals(explanation: findings.Explanation, candidate: queued_pods.Candidate
 def _refusals(finding: findings.Finding, message_of: Callable[[Reason, str], str]) -> list[Refusal]:
     against = finding.shortfall.verdicts if finding.shortfall else ()
     if not against:
-        message = message_of(finding.reason, finding.detail or wording.listed(finding.holders))
-        figures = wording.shortage(finding.measures)
+        message = message_of(
+            finding.reason, finding.detail or wording.listed(finding.pods_with_unknown_devices)
+        )
+        figures = wording.shortage(finding.deficits)
         return [Refusal(finding.reason, finding.node, detail=f"{message}: {figures}" if figures else message)]
     return [
         Refusal(verdict.reason, finding.node, verdict.device, phrases.of_verdict(verdict))
@@ -145,7 +147,7 @@ def _examples(explanation: findings.Explanation) -> Examples:
     found: Examples = {}
     for finding in explanation.nodes:
         key = finding.reason, finding.detail
-        if key not in found and (finding.holders or _card(finding)):
+        if key not in found and (finding.pods_with_unknown_devices or _card(finding)):
             found[key] = finding
     return found
 
@@ -159,7 +161,9 @@ def _extras(
         extras[key] = "; ".join(filter(None, (extras.get(key), there)))
     if explanation.nearest is not None:
         key = explanation.nearest.reason, explanation.nearest.detail
-        extras[key] = "; ".join(filter(None, (extras.get(key), f"nearest: {nearest(explanation.nearest)}")))
+        extras[key] = "; ".join(
+            filter(None, (extras.get(key), f"nearest: {nearest_sentence(explanation.nearest)}"))
+        )
     return {key: f" ({text})" for key, text in extras.items()}
 
 
@@ -187,8 +191,9 @@ def _there(reason: Reason, known: known_models.Models, candidate: queued_pods.Ca
 def _example(finding: findings.Finding, namespace: str) -> str:
     """Name the first card that has the node's reason, or the pods whose cards are not known by name."""
     node = wording.clipped(finding.node)
-    if finding.holders:
-        return f"such as {wording.listed(namespace_privacy.pods(finding.holders, namespace))} on {node}"
+    if finding.pods_with_unknown_devices:
+        pods = namespace_privacy.pods(finding.pods_with_unknown_devices, namespace)
+        return f"such as {wording.listed(pods)} on {node}"
     if finding.reason in MISSING:
         return f"{_card(finding)} on {node} is {registry.BRIEF[finding.reason]}"
     return f"such as {_card(finding)} on {node}"

@@ -28,7 +28,7 @@ Line = tuple[str, ...]
 
 def table(explanation: findings.Explanation) -> str:
     """Return an explanation as a table."""
-    lines = [line for finding in explanation.nodes if finding.looked for line in _lines(finding)]
+    lines = [line for finding in explanation.nodes if finding.diagnosed for line in _lines(finding)]
     return "\n".join([*_aligned(lines), *_below(explanation)]) + "\n"
 
 
@@ -41,9 +41,9 @@ def _aligned(lines: list[Line]) -> Iterator[str]:
 
 
 def _lines(finding: Finding) -> Iterator[Line]:
-    wanted = [_count(one.unit, one.name, one.wanted) for one in finding.measures]
-    free = [_count(one.unit, one.name, max(0, one.free)) for one in finding.measures]
-    detail = finding.detail or wording.listed(finding.holders)
+    wanted = [_count(one.unit, one.name, one.wanted) for one in finding.deficits]
+    free = [_count(one.unit, one.name, max(0, one.free)) for one in finding.deficits]
+    detail = finding.detail or wording.listed(finding.pods_with_unknown_devices)
     reason = finding.reason
     if finding.never and reason in cards.USED and finding.shortfall is not None:
         # Sums call it full, and only the diagnosis showed what keeps a pod from it even when it is empty.
@@ -91,7 +91,7 @@ def _amounts(given: verdicts.Amount, wanted: verdicts.Amount, *, up: bool) -> st
 
 
 def _below(explanation: findings.Explanation) -> Iterator[str]:
-    rest = collections.Counter(registry.BRIEF[one.reason] for one in explanation.nodes if not one.looked)
+    rest = collections.Counter(registry.BRIEF[one.reason] for one in explanation.nodes if not one.diagnosed)
     if rest:
         parts = ", ".join(f"{count} {reason}" for reason, count in sorted(rest.items()))
         nodes = "1 more node" if rest.total() == 1 else f"{rest.total()} more nodes"
@@ -104,7 +104,7 @@ def _below(explanation: findings.Explanation) -> Iterator[str]:
     if limit := sentences.core_limit(explanation):
         yield f"{limit[0].lower()}{limit[1:]}"
     if explanation.nearest is not None:
-        yield f"nearest: {sentences.nearest(explanation.nearest)}"
+        yield f"nearest: {sentences.nearest_sentence(explanation.nearest)}"
     for one in explanation.advice:
         yield f"{sentences.would_fit(one)}{''.join(map(_holders, one.changes))}"
 

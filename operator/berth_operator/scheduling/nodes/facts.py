@@ -160,11 +160,15 @@ class HostPort:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Disk:
-    """A disk that a pod names itself; several pods of a node can have it if they only read it, if at all."""
+    """A disk that a pod names itself; several pods of a node can have it if they only read it, if at all.
+
+    Those of two Ceph clusters may have one name: they are the same if they have a monitor in common.
+    """
 
     name: str
     read_only: bool = False
     can_be_shared: bool = True
+    monitors: frozenset[str] = frozenset()
 
     @property
     def key(self) -> str:
@@ -172,7 +176,9 @@ class Disk:
         return self.name
 
     def excludes(self, other: "Disk") -> bool:
-        """Whether one of both is written, or the disk cannot be shared."""
+        """Whether both are the same disk, and one is written or it cannot be shared."""
+        if self.monitors.isdisjoint(other.monitors) and (self.monitors or other.monitors):
+            return False
         return not (self.can_be_shared and self.read_only and other.read_only)
 
 
@@ -280,7 +286,6 @@ def weighted_terms(
 class PreferredPods:
     """Near which pods a pod would rather be, and how it would rather be spread; it is required of no node.
 
-    With `spread_by_default` nobody has said so, and nodes without the label of a constraint count, too.
     `of_others` are terms that pods on nodes have and that mean this pod: they are no part of the pod itself
     and are found for each decision (`repelled_pods`).
     """
@@ -288,7 +293,6 @@ class PreferredPods:
     terms: tuple[WeightedPodTerm, ...] = ()
     spread: tuple[SpreadConstraint, ...] = ()
     of_others: frozenset[WeightedPodTerm] = frozenset()
-    spread_by_default: bool = False
 
     @property
     def selectors(self) -> tuple[PodSelector, ...]:
@@ -302,6 +306,7 @@ class PreferredPods:
         return sum(one.size for one in (*self.selectors, *of_others))
 
 
+Replicas = tuple[str, Labels]  # Pods that belong together: their namespace, and the labels that all have.
 ClaimKey = tuple[str, str]  # The namespace and the name of a PersistentVolumeClaim.
 
 
@@ -331,9 +336,10 @@ class Demand:
     `is_counted` says that a container asks for a resource which the agent's device plugin serves.
     `other_pods` is what it requires of other pods; None for nothing.
     `preferred` are the terms of its preferred node affinity, and `preferred_pods` is what it would
-    rather have of other pods; None for nothing. `images` has one name for each container; they
-    are not compared, because they only choose between nodes when a question has been answered, and so pods
-    with other images share the answer.
+    rather have of other pods; None for nothing. `images` has one name for each container, and
+    `volume_images` one for each volume that is an image; `replicas` are the pods with which it is spread by
+    default. These are not compared, because they only choose between nodes when a question has been answered,
+    and so pods that differ in them share the answer.
     """
 
     amounts: Amounts = ()
@@ -348,6 +354,8 @@ class Demand:
     preferred: tuple[PreferredTerm, ...] = ()
     preferred_pods: PreferredPods | None = None
     images: tuple[str, ...] = dataclasses.field(default=(), compare=False)
+    volume_images: tuple[str, ...] = dataclasses.field(default=(), compare=False)
+    replicas: Replicas | None = dataclasses.field(default=None, compare=False)
 
     @property
     def weighted_terms(self) -> tuple[WeightedPodTerm, ...]:
@@ -370,6 +378,7 @@ class Demand:
             self.disks,
             self.preferred,
             self.images,
+            self.volume_images,
         )
         terms = sum(_size(one.term) for one in self.preferred)
         return self.node_selection.size + terms + sum(map(len, lists)) + others

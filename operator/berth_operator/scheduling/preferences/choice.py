@@ -17,7 +17,7 @@ from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.policy import PreferenceWeights
 from berth_operator.scheduling.preferences import registry
-from berth_operator.scheduling.preferences.preference import Preference
+from berth_operator.scheduling.preferences.preference import Preference, as_it_is
 from berth_operator.scheduling.search_memory import IMPOSSIBLE, CachedScores
 from berth_operator.scheduling.strategies import fragmentation
 from berth_operator.scheduling.strategies.score_inputs import BEST
@@ -59,12 +59,15 @@ def _points(
 ) -> node_table.Scores:
     """Return the points of all preferences together, each times its weight, by position."""
     weights = cached.policy.preferences
-    passes = _passing(inventory, question, cached.passes)
+    # Where nothing is remembered beside the scores, no pod has a device search, which alone excludes more.
+    passes = _passing(
+        inventory, question, cached.score != IMPOSSIBLE if cached.passes is None else cached.passes
+    )
     query = Query(inventory, inventory.all_rows, question)
     stated, unstated, most = np.zeros(len(cached.score)), np.zeros(len(cached.score)), 0
     for one in (*map(registry.BY_NAME.__getitem__, cached.preferences), *of_this_pod):
         weight = getattr(weights, one.name)
-        if one.of_each_pod or passes is None:
+        if one.normalised is as_it_is and one.of_each_pod:
             parts = _by_position(inventory, one.raw(query))
         else:
             parts = _parts(one, cached.raw.get(one.name), passes, query)
@@ -84,11 +87,9 @@ def _by_position(inventory: Inventory, raw: node_table.Scores) -> node_table.Sco
     return figures
 
 
-def _passing(
-    inventory: Inventory, question: questions.Question, passes: node_table.Mask | None
-) -> node_table.Mask | None:
+def _passing(inventory: Inventory, question: questions.Question, passes: node_table.Mask) -> node_table.Mask:
     """Return which nodes pass the filters, those that ask about pods elsewhere included, by position."""
-    if passes is None or question.demand.other_pods is None:
+    if question.demand.other_pods is None:
         return passes
     mask = constraints.feasible_for_other_pods(Query(inventory, inventory.all_rows, question))
     if mask is None:

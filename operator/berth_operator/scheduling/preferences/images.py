@@ -11,16 +11,15 @@ from berth_operator.scheduling.preferences.preference import Preference
 
 def applies_to(inventory: Inventory, question: questions.Question) -> bool:
     """Whether any node has one of the pod's images."""
-    names = question.demand.images
-    return bool(names) and bool(inventory.hints.images) and inventory.hints.images.knows(names)
+    demand, known = question.demand, inventory.hints.images
+    return bool(demand.images) and bool(known) and known.knows((*demand.images, *demand.volume_images))
 
 
 def raw(query: Query) -> node_table.Scores:
     """Return how much of its images each node has, from 0 to 1."""
-    inventory, hints = query.inventory, query.inventory.hints
-    parts: node_table.Scores = hints.images.parts(query.question.demand.images, inventory.size, hints.nodes)[
-        query.rows
-    ]
+    inventory, hints, demand = query.inventory, query.inventory.hints, query.question.demand
+    found = hints.images.parts((demand.images, demand.volume_images), inventory.size, hints.nodes)
+    parts: node_table.Scores = found[query.rows]
     return parts
 
 

@@ -51,6 +51,6 @@ class Preference:
     raw: Callable[[Query], node_table.Scores]
     normalised: Callable[[node_table.Scores], node_table.Scores] = as_it_is
     depends_on: DependsOn = DependsOn.NODE
-    of_each_pod: bool = False  # It is not normalised then.
+    of_each_pod: bool = False
     stated: bool = True
     beside_others: bool = False  # Whether it counts only where the pod or a node states another one.

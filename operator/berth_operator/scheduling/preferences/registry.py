@@ -7,7 +7,15 @@ from berth_operator.scheduling import questions
 from berth_operator.scheduling.constraints.constraint import DependsOn
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.policy import PreferenceWeights
-from berth_operator.scheduling.preferences import balance, images, node_affinity, pod_affinity, spread, taints
+from berth_operator.scheduling.preferences import (
+    balance,
+    default_spread,
+    images,
+    node_affinity,
+    pod_affinity,
+    spread,
+    taints,
+)
 from berth_operator.scheduling.preferences.preference import Preference
 
 PREFERENCES: Final[tuple[Preference, ...]] = (
@@ -15,6 +23,7 @@ PREFERENCES: Final[tuple[Preference, ...]] = (
     taints.PREFERENCE,
     pod_affinity.PREFERENCE,
     spread.PREFERENCE,
+    default_spread.PREFERENCE,
     images.PREFERENCE,
     balance.PREFERENCE,
 )

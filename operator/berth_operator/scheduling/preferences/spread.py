@@ -3,8 +3,7 @@
 For each constraint, a node has as many points against it as there are pods in its domain that the constraint
 selects, times a weight that grows with the number of domains among the nodes that pass the filters. So a zone
 counts about as much as a host, of which there are many more. What is added for `maxSkew` makes the same
-difference between domains matter less. A node without the label of one of the constraints has no points; by
-constraints that a pod has by default (`translate.default_spread`) nothing is counted against it for that one.
+difference between domains matter less. A node that lacks the label of any constraint gets the lowest score.
 
 What counts in a domain is as in `constraints.topology_spread`, but that a host counts by itself.
 """
@@ -40,45 +39,43 @@ def applies_to(_: Inventory, question: questions.Question) -> bool:
 def raw(query: Query) -> node_table.Scores:
     """Return how much speaks against each node, for the nodes that pass the filters."""
     constraints = asked(query.question)
-    labelled = [
-        topologies.domains(query, one.topology_key)[query.rows] != topologies.NO_DOMAIN for one in constraints
-    ]
-    counted = np.logical_and.reduce(labelled) if not _by_default(query) else np.ones(query.height, np.bool_)
+    domains = [topologies.domains(query, one.topology_key) for one in constraints]
+    labelled = np.logical_and.reduce([of_rows[query.rows] != topologies.NO_DOMAIN for of_rows in domains])
     found = np.zeros(query.height)
-    for one, has_label in zip(constraints, labelled, strict=True):
-        against = _pods(query, one) * _weight(query, one, counted) + (one.max_skew - 1)
-        found += np.where(has_label, against, 0)
-    return np.where(counted, np.floor(found + 0.5), NO_LABEL)
+    for one, of_rows in zip(constraints, domains, strict=True):
+        pods = (
+            topologies.counts(query, one.selector, staying=True)
+            if one.selector.expressions
+            else np.zeros(query.inventory.size, dtype=np.int64)
+        )
+        found += against(query, one, of_rows, pods, labelled, constraints)
+    return np.where(labelled, np.floor(found + 0.5), NO_LABEL)
 
 
-def _by_default(query: Query) -> bool:
-    preferred = query.question.demand.preferred_pods
-    return preferred is not None and preferred.spread_by_default
+def against(
+    query: Query,
+    constraint: facts.SpreadConstraint,
+    of_rows: node_table.Numbers,
+    pods: node_table.Numbers,
+    counted: node_table.Mask,
+    needed: tuple[facts.SpreadConstraint, ...],
+) -> node_table.Scores:
+    """Return how much speaks against each node by one constraint.
 
-
-def _pods(query: Query, constraint: facts.SpreadConstraint) -> node_table.Numbers:
-    """Return how many pods count in the domain of each node."""
-    if not constraint.selector.expressions:
-        return np.zeros(query.height, dtype=np.int64)
-    of_rows = topologies.domains(query, constraint.topology_key)
-    pods = topologies.counts(query, constraint.selector, staying=True)
+    `of_rows` are the domains and `pods` how many pods there are, both by row; `counted` are the nodes asked
+    whose domains count, and pods count on nodes with the labels of all the `needed` constraints.
+    """
     if constraint.topology_key == HOST:
-        return pods[query.rows]
-    required = (constraint,) if _by_default(query) else asked(query.question)
-    countable = topology_spread.countable(query, constraint, required)
-    sums = topologies.sums(np.where(countable, pods, 0), of_rows)
-    return sums[of_rows[query.rows]]
-
-
-def _weight(query: Query, constraint: facts.SpreadConstraint, counted: node_table.Mask) -> float:
-    """Return the weight of a constraint, by the number of domains among the nodes that count."""
-    of_rows = topologies.domains(query, constraint.topology_key)[query.rows][counted]
-    domains = len(of_rows) if constraint.topology_key == HOST else len(np.unique(of_rows))
-    return math.log(domains + 2)
+        nearby, domains = pods[query.rows], int(np.count_nonzero(counted))
+    else:
+        countable = topology_spread.countable(query, constraint, needed)
+        nearby = topologies.sums(np.where(countable, pods, 0), of_rows)[of_rows[query.rows]]
+        domains = len(np.unique(of_rows[query.rows][counted]))
+    return np.asarray(nearby * math.log(domains + 2) + (constraint.max_skew - 1), dtype=np.float64)
 
 
 def normalised(found: node_table.Scores) -> node_table.Scores:
-    """Return the parts: all for the least of these figures, and the less the larger one is."""
+    """Return 1 for the lowest figure, less for higher ones, and 0 without a label."""
     labelled = found != NO_LABEL
     parts: node_table.Scores = labelled.astype(np.float64)
     most, least = found.max(initial=0), found[labelled].min(initial=math.inf)

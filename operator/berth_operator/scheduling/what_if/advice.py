@@ -1,9 +1,10 @@
-"""The smallest set of changes that lets a pod in: one change where one does, else two.
+"""The changes that let a pod in, the cheapest first: single ones where any helps, else two together.
 
-A change of the pod is tried on all nodes, and the advice says how many of them would take the pod then.
-A change of a node is tried on the nearest nodes, which are those that need the least change, until one of its
-type helps: one example is enough. Only where no single change helps are two tried together. A proposed change
-has variants, the cheapest first, such as to end one pod or two. The words of a change are its `clause`.
+A change of the pod is tried on all nodes by the filters, or by device search on a few, and the advice says
+how many of them would take the pod then. A change of a node is tried on the nearest nodes, which are those
+that need the least change, until one of its type helps: one example is enough. Only where no single change
+helps are two tried together. A proposed change has variants, the cheapest first, such as to end one pod or
+two. The words of a change are its `clause`.
 """
 
 import bisect

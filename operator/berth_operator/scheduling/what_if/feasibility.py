@@ -55,7 +55,8 @@ class FeasibilityChecker:
         found = self._feasible_for(question, among)
         for other in gpu_units.variants(inventory.table, question):
             more = self._feasible_for(other, among)
-            found = FeasibleNodes(found.rows + more.rows, found.exact and more.exact)
+            rows = sorted(found.rows + more.rows, key=inventory.name_positions().__getitem__)
+            found = FeasibleNodes(tuple(rows), found.exact and more.exact)
         return found
 
     def _feasible_for(self, question: questions.Question, among: node_table.Mask | None) -> FeasibleNodes:

@@ -182,7 +182,7 @@ def _search_passing_nodes(
     unsure = set(np.flatnonzero(passing).tolist())
     if request.need.filters_suffice or not request.need.any_device:
         # Where devices are asked for, nodes are searched until one confirms the filters; then all that pass
-        # count as fitting. Only time limits this.
+        # count as fitting. That is a simple search on the first node, or on few.
         time_limited_only = WorkBudget(
             Effort(work_budget.NO_LIMIT, budget.effort.expired), unlimited_nodes=True
         )

@@ -62,11 +62,11 @@ def inventory_of(survey: NodeSurvey, scenario: Scenario) -> Inventory:
 def place(survey: NodeSurvey, scenario: Scenario) -> decisions.Placement | None:
     """Return the placement of the pod, if it fits; None once the budget is exhausted.
 
-    Also None where the answer depends on other nodes, which the copy lacks. What the pod requires of other
-    pods is asked of the inventory itself, as if those that end in the scenario were not there.
+    What the pod requires of other pods is asked of the inventory itself, which the copy lacks, as if those
+    that end in the scenario were not there.
     """
     question = questions.of(scenario.request, scenario.demand)
-    if survey.budget.exhausted or registry.depends_on_other_nodes(question):
+    if survey.budget.exhausted:
         return None
     survey.budget.spend_on_trial(scenario)
     if scenario.demand.other_pods is not None:

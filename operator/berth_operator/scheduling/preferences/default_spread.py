@@ -1,0 +1,58 @@
+"""Spread by default: pods of one controller that say nothing of it, over nodes and zones.
+
+As by kube-scheduler, the figures are those of soft spread (`spread`) by two constraints, but a node that
+lacks the label of one is not charged for that one. Pods that share a question may belong to different
+controllers, so this is asked of each pod.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from berth_operator.scheduling import node_table, questions
+from berth_operator.scheduling.constraints import topologies
+from berth_operator.scheduling.constraints.constraint import DependsOn
+from berth_operator.scheduling.constraints.query import Query
+from berth_operator.scheduling.inventory import Inventory
+from berth_operator.scheduling.nodes import facts
+from berth_operator.scheduling.preferences import spread
+from berth_operator.scheduling.preferences.preference import Preference
+
+# The default constraints of kube-scheduler; which pods count is told otherwise than by a selector.
+CONSTRAINTS: Final = tuple(
+    facts.SpreadConstraint(key, skew, facts.PodSelector())
+    for key, skew in ((spread.HOST, 3), ("topology.kubernetes.io/zone", 5))
+)
+
+
+def applies_to(_: Inventory, question: questions.Question) -> bool:
+    """Whether the pod is one of several that are spread."""
+    return question.demand.replicas is not None
+
+
+def raw(query: Query) -> node_table.Scores:
+    """Return how much speaks against each node, for the nodes that pass the filters."""
+    pods, found = _pods_by_row(query), np.zeros(query.height)
+    for one in CONSTRAINTS:
+        of_rows = topologies.domains(query, one.topology_key)
+        charged = of_rows[query.rows] != topologies.NO_DOMAIN
+        against = spread.against(query, one, of_rows, pods, np.ones(query.height, np.bool_), (one,))
+        found += np.where(charged, against, 0)
+    return np.floor(found + 0.5)
+
+
+def _pods_by_row(query: Query) -> node_table.Numbers:
+    counts, replicas = np.zeros(query.inventory.size, dtype=np.int64), query.question.demand.replicas
+    rows = query.inventory.pods.replicas.rows(replicas) if replicas is not None else {}
+    counts[np.fromiter(rows, np.int64, len(rows))] = np.fromiter(rows.values(), np.int64, len(rows))
+    return counts
+
+
+PREFERENCE: Final = Preference(
+    name="default_spread",
+    applies_to=applies_to,
+    raw=raw,
+    normalised=spread.normalised,
+    depends_on=DependsOn.CLUSTER,
+    of_each_pod=True,
+)
