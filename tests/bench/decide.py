@@ -59,7 +59,7 @@ def cluster(count: int) -> Inventory:
         labels = {HOST: name, ZONE: f"zone-{at % ZONES}"}
         inventory.put_node(facts.Node(name, labels, allocatable=given))
         inventory.put_device(layouts.device(name, f"8x{MODEL}"))
-        inventory.set_silent(name, False)
+        inventory.set_agent_not_ready(name, False)
     return inventory
 
 

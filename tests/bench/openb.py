@@ -117,7 +117,7 @@ def cluster(path: Path) -> tuple[Inventory, int]:
             inventory.put_node(facts.Node(name, allocatable=given))
             cards = tuple(PhysicalDevice(f"{name}-{at}", at, row["model"], CARD_BYTES) for at in range(gpus))
             inventory.put_device(device_facts.Device(name, cards))
-            inventory.set_silent(name, False)
+            inventory.set_agent_not_ready(name, False)
             capacity += gpus * WHOLE
     return inventory, capacity
 

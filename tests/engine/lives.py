@@ -198,7 +198,7 @@ class Lives(stateful.RuleBasedStateMachine):
         """Write into each Device whether its agent is silent, where that is known."""
         for info in self.ledger.inventory.each():
             if not info.unknown:
-                (self.reported.add if info.silent else self.reported.discard)(info.name)
+                (self.reported.add if info.agent_not_ready else self.reported.discard)(info.name)
 
     @stateful.rule(name=NODE, count=st.integers(1, MOST_IN_A_ROW))
     def reject(self, name: str, count: int) -> None:
@@ -357,8 +357,8 @@ class Lives(stateful.RuleBasedStateMachine):
         fallen = {name for name, one in self.observed.items() if not one.ready(now)}
         self.ever_fallen |= {name for name in fallen if self.observed[name].renewed > NEVER}
         for info in self.ledger.inventory.each():
-            assert info.silent is (info.name in fallen)
-            if not info.silent or now <= self.observed[info.name].silent_from:
+            assert info.agent_not_ready is (info.name in fallen)
+            if not info.agent_not_ready or now <= self.observed[info.name].silent_from:
                 continue
             fell = self.observed[info.name].renewed + GRACE
             unheard = {name for name, one in self.observed.items() if one.renewed < fell + STEP}

@@ -28,7 +28,7 @@ class Cluster:
     def silent(self, node: str = "n1") -> bool:
         """Whether the ledger was told that an agent is silent."""
         info = self.ledger.inventory.node(node)
-        return info is not None and info.silent
+        return info is not None and info.agent_not_ready
 
 
 Step = Callable[[Cluster], object]
@@ -185,7 +185,7 @@ async def test_time_is_watched() -> None:
     assert info is not None
 
     async with timeless.beside(watchdog.run()):
-        await timeless.until(lambda: info.silent)
+        await timeless.until(lambda: info.agent_not_ready)
 
     assert GRACE < now() <= GRACE + INTERVAL_SECONDS + 0.01
 

@@ -164,7 +164,7 @@ def test_a_card_that_the_device_does_not_have_is_dropped() -> None:
     loads = measured(inventory, n1={1: BUSY, 7: BUSY}, n9={0: BUSY})
     inventory.put_node(builders.node())
     inventory.put_device(builders.device("n1", [builders.card(0), builders.card(1), builders.card(2)]))
-    inventory.set_silent("n1", silent=False)
+    inventory.set_agent_not_ready("n1", not_ready=False)
 
     assert not loads.write("n1")
     assert inventory.table.utilization[0].tolist()[:4] == [-1, 95, -1, -1]

@@ -130,7 +130,7 @@ def test_device_is_silent_until_its_agent_is_heard() -> None:
     inventory = builders.inventory(*builders.nodes(1, cards=1), silent=["n1"])
     found = [free(inventory)]
 
-    inventory.set_silent("n1", False)
+    inventory.set_agent_not_ready("n1", False)
     found.append(free(inventory))
     inventory.drop_device("n1")
     inventory.put_device(builders.device())

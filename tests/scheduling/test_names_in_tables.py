@@ -35,7 +35,7 @@ def test_names_that_a_node_has_no_more_leave_their_columns() -> None:
 
     assert len(widths) == 1
     fresh = builders.inventory(builders.node(), *others, named_device(29, 20))
-    inventory.set_silent("n1", False)
+    inventory.set_agent_not_ready("n1", False)
     assert inventories.contents(inventory)["n1"] == inventories.contents(fresh)["n1"]
 
 

@@ -217,7 +217,7 @@ def test_the_best_node_that_passes_the_filters_has_all_points(
     inventory = half_used(zone="c")
     inventory.put_node(builders.node("n3", labels={"zone": "b"}, **best))
     inventory.put_device(builders.device("n3"))
-    inventory.set_silent("n3", False)
+    inventory.set_agent_not_ready("n3", False)
     asking = pod(HALF, preferred=(prefers(100, "zone", "In", "b"), prefers(50, "zone", "In", "c")))
     policy = weighing(Strategy.BINPACK, node_affinity=13)
 

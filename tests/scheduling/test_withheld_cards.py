@@ -58,7 +58,7 @@ def test_what_is_named_is_kept_back(hold: holds.Hold, expected: list[int]) -> No
     found = [free(inventory)]
     inventory.drop_device("n1")
     inventory.put_device(builders.device())
-    inventory.set_silent("n1", silent=False)
+    inventory.set_agent_not_ready("n1", not_ready=False)
     found.append(free(inventory))
     inventory.release(hold.uid)
 
@@ -127,7 +127,7 @@ def test_what_a_record_says_is_taken_in() -> None:
     inventory = builders.inventory(
         *builders.nodes(1, cards=1), builders.node("n2"), builders.device("n2", [A])
     )
-    inventory.set_silent("n2", silent=False)
+    inventory.set_agent_not_ready("n2", not_ready=False)
     before = free(inventory, "n1"), free(inventory, "n2")
 
     inventory.put_device(builders.device("n1", [A]), uuid_records.Record([A.uuid]))

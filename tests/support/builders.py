@@ -201,7 +201,7 @@ def inventory(*known: facts.Node | device_facts.Device | holds.Hold, silent: Ite
                 built.put_node(one)
             case device_facts.Device():
                 built.put_device(one)
-                built.set_silent(one.node, one.node in set(silent))
+                built.set_agent_not_ready(one.node, one.node in set(silent))
             case holds.Hold():
                 built.charge(one)
     return built

@@ -41,7 +41,7 @@ def _node(inventory: Inventory, info: node_info.NodeInfo) -> dict[str, Any]:
     return {
         "node": info.node,
         "device": info.device,
-        "silent": info.silent,
+        "silent": info.agent_not_ready,
         "holds": dict(info.holds),
         "found by uid": {uid: inventory.hold(uid) for uid in info.holds},
         "view": info.view(),

@@ -54,7 +54,7 @@ class ClusterState:
                 inventory.put_node(self.nodes[name])
             if name in self.devices:
                 inventory.put_device(self.devices[name])
-                inventory.set_silent(name, name not in self.reporting)
+                inventory.set_agent_not_ready(name, name not in self.reporting)
             for hold in self.holds_on(name):
                 inventory.charge(hold)
         for uid, sample in self.samples.items():
@@ -207,7 +207,7 @@ def change(cluster: ClusterState, inventory: Inventory, what: str, name: str, va
             _set(cluster.nodes if what == "node" else cluster.devices, name, value)
             _put(inventory, what, name, value)
     if name in cluster.devices:
-        inventory.set_silent(name, name not in cluster.reporting)
+        inventory.set_agent_not_ready(name, name not in cluster.reporting)
 
 
 def _put(inventory: Inventory, what: str, name: str, value: Any) -> None:

@@ -68,7 +68,9 @@ def of_node(
         enough = silence_before_eviction(policy)
         if enough is not None and silent_for >= enough:
             yield from _holders_of_all(info, enough)
-    elif info.device is not None and not info.silent and (policy.drain_cordoned or policy.evict_sick):
+    elif (
+        info.device is not None and not info.agent_not_ready and (policy.drain_cordoned or policy.evict_sick)
+    ):
         for card in (*info.device.cards, *info.device.others):
             yield from _holders_of(info, card, policy, ready=ready)
 
@@ -96,7 +98,7 @@ def _holders_of(
 
 def is_surely_silent(info: node_info.NodeInfo) -> bool:
     """Whether a node has devices of which its agent surely says nothing any more."""
-    return info.published is not None and info.silent and not info.unknown
+    return info.published is not None and info.agent_not_ready and not info.unknown
 
 
 class EvictionPlan:

@@ -369,10 +369,11 @@ class Ledger:
 
     def agent_silent(self, node: str, *, silent: bool, unknown: bool = False) -> None:
         """Record that an agent is silent, or not any more, and whether its silence is not to be reported."""
-        if (info := self.inventory.node(node)) is None or (info.silent, info.unknown) == (silent, unknown):
+        info, state = self.inventory.node(node), (silent, unknown)
+        if info is None or (info.agent_not_ready, info.unknown) == state:
             return
-        was_silent, info.unknown = info.silent, unknown
-        self.inventory.set_silent(node, silent)
+        was_silent, info.unknown = info.agent_not_ready, unknown
+        self.inventory.set_agent_not_ready(node, silent)
         self._node_changed(node, devices_alone=True)
         if was_silent and not silent:
             self._offer(node, ClusterEvent.DEVICE_CHANGED)

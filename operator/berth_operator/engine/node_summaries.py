@@ -63,7 +63,7 @@ def summary(info: node_info.NodeInfo, owners: uuid_ownership.UuidOwnership) -> N
         free=0 if info.cordoned else max(0, unused - view.withheld),
         used=sum(not view.unused(card) for card in cards),
         healthy=sum(card.trouble is not Reason.UNHEALTHY for card in cards) if info.agent_is_live else 0,
-        silent=info.silent,
+        silent=info.agent_not_ready,
         in_use=_rounded(sum(_part_in_use(view, card) for card in cards)),
         # As long as the field may be: a longer one would have the whole status refused.
         reason=text.line("; ".join(filter(None, _reasons(info, owners)))),
@@ -166,7 +166,7 @@ def _of_node(info: node_info.NodeInfo) -> Iterator[str]:
     """Yield why no card of a node is given out, as phrases."""
     if info.cordoned:
         yield CORDONED
-    if info.silent:
+    if info.agent_not_ready:
         yield "agent silent"
     if info.quarantine:
         yield f"quarantined: {info.quarantine}"

@@ -48,7 +48,7 @@ def need(card: PhysicalDevice) -> str:
 
 def phrases(info: node_info.NodeInfo) -> Iterator[str]:
     """Yield what sick cards of a node need, and whether pods are in the way; none while it is silent."""
-    if info.device is None or info.silent:
+    if info.device is None or info.agent_not_ready:
         return
     sick = [card for card in (*info.device.cards, *info.device.others) if card.recovery in NEEDS]
     for card in sick[:MOST_NAMED]:

@@ -111,7 +111,7 @@ def node(ledger: Ledger, info: node_info.NodeInfo) -> Fields:
         "known": info.node is not None,
         "published": published,
         "open": info.open,
-        "silent": info.silent,
+        "silent": info.agent_not_ready,
         "failed": view.device.failed or None,
         "withheld": info.withheld,
         "devices": [*cards, *others],

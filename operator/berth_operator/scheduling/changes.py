@@ -35,7 +35,7 @@ class Scenario:
     device: device_facts.Device | None = (
         None  # Without devices that belong to other nodes (`NodeInfo.owned`).
     )
-    silent: bool = False  # Whether its agent is not ready: then it gets no pod, be it reported or not.
+    agent_not_ready: bool = False  # Whether it is silent or unknown: then it gets no pod with devices.
     holds: tuple[Hold, ...] = ()
     quarantine: str = ""  # Why its kubelet gets no pod for a time.
 

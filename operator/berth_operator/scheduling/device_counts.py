@@ -227,7 +227,7 @@ def _state(info: NodeInfo) -> int:
         return node_table.NO_DEVICES_REASONS.index(Reason.NOT_PUBLISHED)
     if not (info.device.cards or info.device.others):
         return node_table.NO_DEVICES_REASONS.index(Reason.NO_DEVICE)
-    if info.silent:
+    if info.agent_not_ready:
         return node_table.NO_DEVICES_REASONS.index(Reason.SILENT)
     if info.device.failed:
         return node_table.NO_DEVICES_REASONS.index(Reason.SOURCE_FAILED)

@@ -253,7 +253,7 @@ class Inventory:
         self._cards_before.setdefault(node, info.cards)
         info.published = info.owned = info.device = None
         # An agent that publishes again must report again.
-        info.unnamed, info.silent, info.unknown = 0, True, False
+        info.unnamed, info.agent_not_ready, info.unknown = 0, True, False
         self._card_masks.forget()
         affected = self.uuid_ownership.withdraw(node, withheld_cards.held(info.holds.values()))
         self._update_cards_of(self.uuid_ownership.take_decided())
@@ -265,10 +265,10 @@ class Inventory:
         self._vacate_if_idle(info)
         return affected
 
-    def set_silent(self, node: str, silent: bool) -> None:  # noqa: FBT001  the value is the message
-        """Record whether a node's agent is silent."""
-        if (info := self.node(node)) is not None and info.silent != silent:
-            info.silent = silent
+    def set_agent_not_ready(self, node: str, not_ready: bool) -> None:  # noqa: FBT001  the value is the message
+        """Record whether a node's agent is silent or unknown."""
+        if (info := self.node(node)) is not None and info.agent_not_ready != not_ready:
+            info.agent_not_ready = not_ready
             self._update_supply(info)
             device_counts.recount(self.table, info)
 

@@ -2,7 +2,7 @@
 
 The clocks of two machines never agree, so the time written in a Lease is only compared with itself: a
 changed one is a sign of life at the moment we saw it. How long an agent may give no sign, and when that is
-reported, `spec.agents` of the PlacementPolicy says.
+reported, `spec.agents` of the PlacementPolicy says (`berth_crds.policy`).
 """
 
 import dataclasses

@@ -22,7 +22,7 @@ class NodeInfo:
     device: device_facts.Device | None = None  # Without those, too, that damaged records name: as it counts.
     unnamed: int = 0  # Cards that are kept back because what a damaged record names is not there.
     uncounted: int = 0  # MIG profiles and types of devices that are not given, for all nodes have too many.
-    silent: bool = True  # Whether its agent is not ready: no card of it is given out.
+    agent_not_ready: bool = True  # Whether it is silent or unknown: no card of it is given out.
     quarantine: str = ""  # Why its kubelet, which rejects pods, gets none for a time.
     unknown: bool = False  # Whether that is not reported, because the agent may well be alive.
     exclusive_replicas: bool = False  # Whether a time-sliced or MPS card serves one pod at a time.
@@ -44,7 +44,7 @@ class NodeInfo:
     @property
     def agent_is_live(self) -> bool:
         """Whether its agent is there, and has published devices that can be read."""
-        return self.device is not None and not self.device.failed and not self.silent
+        return self.device is not None and not self.device.failed and not self.agent_not_ready
 
     @property
     def open(self) -> bool:

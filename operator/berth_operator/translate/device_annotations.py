@@ -1,9 +1,9 @@
 """Which devices a pod selects, and how they belong together: annotations become conditions.
 
-All keys, Berth's own and those of other projects, are first converted to the text of Berth's own
-keys and then read by one table. Two keys with the same meaning must have the same value; otherwise
-the refusal names both. `device_requests` checks at the end whether the selection fits what the
-containers request: a condition on a card that no container requests is most likely a mistake.
+All keys, Berth's own and those of other projects (`berth_crds.aliases` lists them), are first converted to
+the text of Berth's own keys and then read by one table. Two keys with the same meaning must have the same
+value; otherwise the refusal names both. `device_requests` checks at the end whether the selection fits what
+the containers request: a condition on a card that no container requests is most likely a mistake.
 """
 
 import dataclasses

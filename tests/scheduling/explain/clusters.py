@@ -177,7 +177,7 @@ def picture(dice: Dice) -> Inventory:
             made.put_node(node(dice, name))
         if not dice.once_in(15):
             made.put_device(device(dice, name))
-            made.set_silent(name, silent=dice.once_in(10))
+            made.set_agent_not_ready(name, not_ready=dice.once_in(10))
             made.set_quarantine(name, "OutOfcpu" if dice.once_in(15) else "")
     search = Search(made)
     for number in range(dice.choice((0, 4, 8, 16))):
@@ -337,7 +337,7 @@ def alone(inventory: Inventory, name: str) -> Inventory:
         made.put_node(info.node)
     if info.device is not None:
         made.put_device(info.device)
-        made.set_silent(name, info.silent)
+        made.set_agent_not_ready(name, info.agent_not_ready)
         made.set_quarantine(name, info.quarantine)
     for hold in info.holds.values():
         made.charge(hold)

@@ -33,7 +33,7 @@ def crowd(core: int) -> Inventory:
         name = f"n{at}"
         inventory.put_node(builders.node(name))
         inventory.put_device(builders.device(name, 4))
-        inventory.set_silent(name, silent=False)
+        inventory.set_agent_not_ready(name, not_ready=False)
         shares = (builders.share(minor, at=name, core=core, memory=10 * builders.GIB) for minor in range(4))
         inventory.charge(builders.hold(f"h{at}", name, shares))
     return inventory

@@ -105,7 +105,7 @@ def _state(info: node_info.NodeInfo) -> Reason | None:
         return Reason.NOT_PUBLISHED
     if not (info.device.cards or info.device.others):
         return Reason.NO_DEVICE
-    if info.silent:
+    if info.agent_not_ready:
         return Reason.SILENT
     if info.device.failed:
         return Reason.SOURCE_FAILED
@@ -147,7 +147,7 @@ def _emptied(inventory: Inventory, name: str) -> Inventory:
             for those in (info.device.cards, info.device.others)
         )
         made.put_device(dataclasses.replace(info.device, cards=cards, others=others, failed=""))
-        made.set_silent(name, silent=False)
+        made.set_agent_not_ready(name, not_ready=False)
     return made
 
 
@@ -190,14 +190,14 @@ def _applied(inventory: Inventory, advice: explain.Advice) -> Inventory:
     assert info.node is not None
     holds = tuple(info.holds.values())
     after = Scenario(
-        advice.request, advice.demand, info.node, info.device, info.silent, holds, info.quarantine
+        advice.request, advice.demand, info.node, info.device, info.agent_not_ready, holds, info.quarantine
     )
     for change in advice.changes:
         after = change.apply(after) if change.node else after
     made.put_node(after.node)
     if after.device is not None:
         made.put_device(after.device)
-        made.set_silent(after.device.node, after.silent)
+        made.set_agent_not_ready(after.device.node, after.agent_not_ready)
         made.set_quarantine(after.device.node, after.quarantine)
     for hold in after.holds:
         made.charge(hold)
@@ -327,7 +327,7 @@ def test_all_that_is_in_the_way_is_true(inventory: Inventory, pod: queued_pods.C
     assert bool(told & node_survey.NODE_SELECTION) == (place is not None)
     # The taint of a cordoned node is called what it means.
     assert place is None or place[0] in told or place[1] == nodes.UNSCHEDULABLE_TAINT
-    assert (Reason.SILENT in told) == bool(pod.request and info.device is not None and info.silent)
+    assert (Reason.SILENT in told) == bool(pod.request and info.device is not None and info.agent_not_ready)
 
 
 # ---------------------------------------------------------------- and nothing happens
@@ -355,7 +355,7 @@ def test_equal_clusters_give_equal_words(inventory: Inventory, pod: queued_pods.
             again.charge(hold)
         if info.device is not None:
             again.put_device(info.device)
-            again.set_silent(info.name, info.silent)
+            again.set_agent_not_ready(info.name, info.agent_not_ready)
             again.set_quarantine(info.name, info.quarantine)
         if info.node is not None:
             again.put_node(info.node)

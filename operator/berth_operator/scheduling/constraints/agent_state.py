@@ -73,7 +73,7 @@ class RepairAgent(changes.Change):
         if self.reason is Reason.QUARANTINED:
             return dataclasses.replace(scenario, quarantine="")
         if self.reason is Reason.SILENT or scenario.device is None:
-            return dataclasses.replace(scenario, silent=False)
+            return dataclasses.replace(scenario, agent_not_ready=False)
         return dataclasses.replace(scenario, device=dataclasses.replace(scenario.device, failed=""))
 
     def clause(self) -> str:
@@ -86,7 +86,7 @@ def remedies(scenario: Scenario, _: object) -> Iterator[ProposedChange]:
     if scenario.device is None or not scenario.request:
         return
     failed = {
-        Reason.SILENT: scenario.silent,
+        Reason.SILENT: scenario.agent_not_ready,
         Reason.SOURCE_FAILED: bool(scenario.device.failed),
         Reason.QUARANTINED: bool(scenario.quarantine),
     }

@@ -58,7 +58,7 @@ def with_obstacles(survey: node_survey.NodeSurvey) -> list[tuple[int, tuple[Node
 
 def _of_agent(before: Scenario, device: device_facts.Device) -> Iterator[NodeReason]:
     """Yield why a node gives out none of its devices, if so."""
-    if before.silent:
+    if before.agent_not_ready:
         yield Reason.SILENT, ""
     elif device.failed:
         yield Reason.SOURCE_FAILED, device.failed
@@ -89,7 +89,7 @@ def _of_devices(survey: node_survey.NodeSurvey, before: Scenario) -> Iterator[No
         return
     device = dataclasses.replace(before.device, failed="") if before.device else None
     well = dataclasses.replace(
-        before, node=facts.Node(before.node.name), device=device, silent=False, quarantine=""
+        before, node=facts.Node(before.node.name), device=device, agent_not_ready=False, quarantine=""
     )
     copy = trials.inventory_of(survey, well)
     by_name = facts.Demand(device_resources=survey.demand.device_resources)

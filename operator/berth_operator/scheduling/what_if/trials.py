@@ -1,7 +1,7 @@
 """One node as it would be after a change, and whether the pod then fits there.
 
-Only this node and its pods are copied, and searched by a Search of their own. So a trial does not change the
-inventory, remembers nothing, and shows what the real search would do. Each trial is charged to the budget,
+Only this node and its pods are copied, and searched by a Search of their own. So a trial leaves the inventory
+as it was, remembers nothing, and shows what the real search would do. Each trial is charged to the budget,
 because it costs as much as placing a pod.
 """
 
@@ -26,7 +26,9 @@ def scenario(survey: NodeSurvey, row: int) -> Scenario:
     holds = tuple(order_of_victims(info))
     # Not `info.device`, which lacks the cards that are withheld for pods with unreadable allocations. The
     # change may end such a pod; if it does not, `charge` withholds them again.
-    return Scenario(survey.request, survey.demand, info.node, info.owned, info.silent, holds, info.quarantine)
+    return Scenario(
+        survey.request, survey.demand, info.node, info.owned, info.agent_not_ready, holds, info.quarantine
+    )
 
 
 def order_of_victims(info: node_info.NodeInfo) -> list[Hold]:
@@ -50,7 +52,7 @@ def inventory_of(survey: NodeSurvey, scenario: Scenario) -> Inventory:
     copy.put_node(scenario.node)
     if scenario.device is not None:
         copy.put_device(scenario.device)
-        copy.set_silent(scenario.device.node, scenario.silent)
+        copy.set_agent_not_ready(scenario.device.node, scenario.agent_not_ready)
         copy.set_quarantine(scenario.device.node, scenario.quarantine)
     for hold in scenario.holds:
         copy.charge(hold)

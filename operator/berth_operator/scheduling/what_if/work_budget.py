@@ -1,4 +1,4 @@
-"""How much work may go into one explanation: one budget for all its searches and trials.
+"""How much work may go into one explanation: one budget of steps for its searches and trials.
 
 Prices and budget are in steps of a device search (`Effort`), so that equal inputs end at the
 same place whatever the machine; where a scheduling round waits for the answer, time ends it as well.
@@ -48,7 +48,7 @@ class WorkBudget:
 
     @contextlib.contextmanager
     def fraction(self, share: float) -> Iterator["WorkBudget"]:
-        """Yield a budget of this fraction of what is left; what is used of it is subtracted."""
+        """Yield a budget of this fraction of the steps that are left; those that are used are subtracted."""
         with self.effort.part(int(max(self.effort.left, 0) * share)) as part:
             yield WorkBudget(part, unlimited_nodes=self.unlimited_nodes)
 
