@@ -369,10 +369,12 @@ class Ledger:
 
     def agent_silent(self, node: str, *, silent: bool, unknown: bool = False) -> None:
         """Record that an agent is silent, or not any more, and whether its silence is not to be reported."""
-        info, state = self.inventory.node(node), (silent, unknown)
-        if info is None or (info.agent_not_ready, info.unknown) == state:
+        if (one := self.inventory.node(node)) is None or (one.agent_not_ready, one.unknown) == (
+            silent,
+            unknown,
+        ):
             return
-        was_silent, info.unknown = info.agent_not_ready, unknown
+        was_silent, one.unknown = one.agent_not_ready, unknown
         self.inventory.set_agent_not_ready(node, silent)
         self._node_changed(node, devices_alone=True)
         if was_silent and not silent:
