@@ -288,8 +288,7 @@ class Ledger:
 
     def _recharge(self, uid: str) -> None:
         """Charge what an unreadable or unadmitted pod holds now, if that has changed."""
-        known = self.inventory.hold(uid)
-        if known is not None:
+        if (known := self.inventory.hold(uid)) is not None:
             self._charge_instead(known, self._current_hold(known))
 
     def _charge_instead(self, known: holds.Hold, hold: holds.Hold) -> None:
@@ -369,12 +368,10 @@ class Ledger:
 
     def agent_silent(self, node: str, *, silent: bool, unknown: bool = False) -> None:
         """Record that an agent is silent, or not any more, and whether its silence is not to be reported."""
-        if (one := self.inventory.node(node)) is None or (one.agent_not_ready, one.unknown) == (
-            silent,
-            unknown,
-        ):
+        info = self.inventory.node(node)
+        if info is None or (info.agent_not_ready, info.unknown) == (silent, unknown):
             return
-        was_silent, one.unknown = one.agent_not_ready, unknown
+        was_silent, info.unknown = info.agent_not_ready, unknown
         self.inventory.set_agent_not_ready(node, silent)
         self._node_changed(node, devices_alone=True)
         if was_silent and not silent:
