@@ -93,8 +93,8 @@ class Preferences(model_rules.Model):
     has most of the pods nearby that are preferred, and fewest of the others, by the weights of the terms."""
 
     spread: Weight = 2
-    """Weight of a pod's topology spread constraints with ScheduleAnyway, from 0 to 100. A node has the more
-    points, the fewer pods that are counted are in its domains."""
+    """Weight of a pod's topology spread constraints with ScheduleAnyway, and of the spread of pods that have
+    none, from 0 to 100. A node has the more points, the fewer pods that are counted are in its domains."""
 
     images: Weight = 1
     """Weight of the pod's images that a node has already, from 0 to 100, times unstated. They count by their
