@@ -61,6 +61,8 @@ class GivenOtherwise:
 
     def marked(self, hold: Hold) -> Hold:
         """Return what a pod holds, with the cards marked that it was given otherwise, and no others."""
+        if not self._said and hold.uid not in self._marked:
+            return hold  # As on nearly every cluster.
         before = self._marked.pop(hold.uid, frozenset())
         own = hold.marked - before
         # Agents of other nodes have no say.

@@ -5,7 +5,6 @@ is derivable: a ledger that is rebuilt from the pods, nodes, Devices and GpuPods
 """
 
 import asyncio
-import dataclasses
 import logging
 from collections.abc import Collection, Iterable
 
@@ -199,9 +198,7 @@ class Ledger:
         certain = self.state(uid) is State.CONFIRMED and uid not in self.unadmitted_pods
         if known is not None and self._has_readable_record(known):
             # A pod keeps the cards that it was bound with, even if its record is edited.
-            hold = dataclasses.replace(
-                hold, shares=known.shares, withheld=known.withheld, withheld_types=known.withheld_types
-            )
+            hold = hold.with_devices_of(known)
             requirements = None
         elif nameless is not None:
             self.unreadable_pods.add(hold, nameless)

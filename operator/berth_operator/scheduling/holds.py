@@ -56,6 +56,14 @@ class Hold:
         """The namespace of the pod."""
         return self.title.partition("/")[0]
 
+    def with_devices_of(self, other: "Hold") -> "Hold":
+        """Return this hold with the devices of another one, but for those that are marked."""
+        devices = other.shares, other.withheld, other.withheld_types
+        if (self.shares, self.withheld, self.withheld_types) == devices:
+            return self
+        shares, withheld, withheld_types = devices
+        return dataclasses.replace(self, shares=shares, withheld=withheld, withheld_types=withheld_types)
+
     @property
     def devices(self) -> bool:
         """Whether it keeps any device from others, by name or not."""
