@@ -39,6 +39,8 @@ async def test_a_pod_that_fits_at_once_costs_exactly_one_write_and_little_else(s
     kinds = collections.Counter((one.resource, one.subresource) for one in written)
     assert kinds.pop(("leases", "")) >= 1
     assert 1 <= kinds.pop(("devices", "status")) <= 3
+    # It is written once after the start, and on a busy machine that may be now.
+    assert kinds.pop(("placementpolicies", "status"), 0) <= 1
     assert kinds == {("pods", "binding"): 2, ("events", ""): 2}
     assert audit.refused(written) == []
     await stage.assert_sound("a", "b")
