@@ -212,7 +212,7 @@ class InMemoryOperator:
         self._measure()
 
     def _measure(self) -> None:
-        """Take the time of decisions and of sentences, pod by pod."""
+        """Measure the time of decisions and of sentences, pod by pod."""
         self._decide, say = cycle.decision_for, self.loop.reporter.reasons.message
 
         def said(candidate: queued_pods.Candidate, decision: decisions.Wait | decisions.Reject) -> str:

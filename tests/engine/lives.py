@@ -222,7 +222,7 @@ class Lives(stateful.RuleBasedStateMachine):
             self.ledger.node_quarantined(name, "")
 
     def end_quarantines(self) -> None:
-        """Give the nodes whose quarantine is over another chance."""
+        """End the quarantines whose time is over."""
         for name in self.rejections.ended(self.clock()):
             self.quarantined.discard(name)
             self.ledger.node_quarantined(name, "")

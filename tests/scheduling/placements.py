@@ -25,6 +25,12 @@ def place(
     return Search(inventory).place(candidate.request, candidate.demand, policy=policy)
 
 
+def node_of(inventory: Inventory, candidate: queued_pods.Candidate) -> str | None:
+    """Return the node on which a pod is placed."""
+    found = place(inventory, candidate)
+    return found.node if found is not None else None
+
+
 def minors(placement: decisions.Placement | None) -> list[int] | None:
     """List the minors of a placement."""
     return None if placement is None else [share.minor for share in random_clusters.given(placement)]

@@ -7,11 +7,10 @@ from hypothesis import strategies as st
 from berth_operator.scheduling import explain, queued_pods
 from berth_operator.scheduling.decisions import ClusterEvent, Wait
 from berth_operator.scheduling.holds import Hold
-from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.nodes.facts import Disk
 from scheduling.explain import scenes
-from scheduling.placements import place
+from scheduling.placements import node_of
 from support import builders, ledgers
 
 DATA = Disk("iscsi data")
@@ -32,12 +31,6 @@ def asking(*disks: Disk) -> queued_pods.Candidate:
     return builders.candidate(demand=builders.demand(disks=disks))
 
 
-def node_of(inventory: Inventory, *disks: Disk) -> str | None:
-    """Return the node on which a pod that names these disks is placed."""
-    found = place(inventory, asking(*disks))
-    return found.node if found is not None else None
-
-
 def may_share(one: Disk, other: Disk) -> bool:
     """Whether two pods of one node may have these, by kube-scheduler's rules."""
     same_cluster = not one.monitors or bool(one.monitors & other.monitors)
@@ -55,13 +48,13 @@ def test_a_node_takes_a_pod_exactly_if_its_disks_can_be_had(
     inventory.release("uid-gone")
 
     free = all(may_share(one, other) for one in asked for disks in there for other in disks)
-    assert (node_of(inventory, *asked) is not None) == free
+    assert (node_of(inventory, asking(*asked)) is not None) == free
 
 
 def test_another_node_is_taken_and_then_each_says_which_disk_it_is() -> None:
     """To end the pod that has it helps, and so does to only read it where the others do."""
     inventory = builders.inventory(*builders.nodes(2), hold("a", "n1", DATA))
-    assert node_of(inventory, DATA) == "n2"
+    assert node_of(inventory, asking(DATA)) == "n2"
 
     inventory.charge(hold("b", "n2", READ))
     found = scenes.told(inventory, asking(DATA))
@@ -101,4 +94,4 @@ def test_the_end_of_the_pod_that_has_it_lets_another_in() -> None:
     ledger.pod_over("uid-a")
 
     ledgers.assume(ledger)
-    assert node_of(ledger.inventory, DATA) is None
+    assert node_of(ledger.inventory, asking(DATA)) is None

@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 from berth_operator.scheduling import exclusive_use, explain, queued_pods
 from berth_operator.scheduling.decisions import ClusterEvent, Wait
 from berth_operator.scheduling.holds import Hold
-from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.nodes.facts import HostPort
 from berth_operator.scheduling.search import Search
 from scheduling.explain import scenes
-from scheduling.placements import RULES, place
+from scheduling.placements import RULES, node_of
 from support import builders, ledgers
 
 WEB = HostPort(80)
@@ -36,12 +35,6 @@ def asking(*ports: HostPort) -> queued_pods.Candidate:
     return builders.candidate(demand=builders.demand(host_ports=ports))
 
 
-def node_of(inventory: Inventory, *ports: HostPort) -> str | None:
-    """Return the node on which a pod that asks for these ports is placed."""
-    found = place(inventory, asking(*ports))
-    return found.node if found is not None else None
-
-
 def may_share(one: HostPort, other: HostPort) -> bool:
     """Whether two pods of one node may have these, by Kubernetes' rules."""
     if (one.number, one.protocol) != (other.number, other.protocol):
@@ -60,13 +53,13 @@ def test_a_node_takes_a_pod_exactly_if_its_ports_are_free(
     inventory.release("uid-gone")
 
     free = all(may_share(one, other) for one in asked for other in itertools.chain.from_iterable(there))
-    assert (node_of(inventory, *asked) is not None) == free
+    assert (node_of(inventory, asking(*asked)) is not None) == free
 
 
 def test_another_node_is_taken_and_named() -> None:
     """The pod goes where the port is free; where it is nowhere, each node says which port it is."""
     inventory = builders.inventory(*builders.nodes(2), hold("a", "n1", WEB))
-    assert node_of(inventory, WEB) == "n2"
+    assert node_of(inventory, asking(WEB)) == "n2"
 
     inventory.charge(hold("b", "n2", HostPort(80, address="10.0.0.1")))
     found = explain.explain(Search(inventory), asking(WEB), policy=RULES)
@@ -119,7 +112,7 @@ def test_the_end_of_the_pod_that_has_it_lets_another_in() -> None:
     ledger.pod_over("uid-a")
 
     ledgers.assume(ledger)
-    assert node_of(ledger.inventory, WEB) is None
+    assert node_of(ledger.inventory, asking(WEB)) is None
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,14 @@ class Exclusive(Hashable, Protocol):
 T = TypeVar("T", bound=Exclusive)
 
 
+def conflict(wanted: Iterable[T], held: Iterable[T]) -> bool:
+    """Whether a pod that has the held ones excludes any that is wanted."""
+    by_key = collections.defaultdict(list)
+    for one in held:
+        by_key[one.key].append(one)
+    return any(any(map(one.excludes, by_key.get(one.key, ()))) for one in wanted)
+
+
 class ExclusiveUse(Generic[T]):
     """The things that pods have, by key and row."""
 
@@ -55,6 +63,13 @@ class ExclusiveUse(Generic[T]):
             if len(self._masks) >= MOST_MASKS:
                 self._masks.clear()
             mask = self._masks[wanted] = self._taken(wanted, size)
+        return mask
+
+    def free(self, wanted: Iterable[T], size: int) -> node_table.Mask:
+        """Return on which of so many rows no pod has what excludes any of these."""
+        mask = np.ones(size, dtype=np.bool_)
+        for one in wanted:
+            mask &= ~self.taken(one, size)
         return mask
 
     def _taken(self, wanted: T, size: int) -> node_table.Mask:

@@ -107,7 +107,7 @@ class Reservations:
         self._limited.pop(kind, None)
 
     def left(self, entry: Entry) -> None:
-        """Take a pod off the reservation of its kind, because it waits again, was placed or is gone."""
+        """Remove a pod from the reservation of its kind: it waits again, was placed or is gone."""
         reservation, number = self._reservations.get(entry.kind), entry.reservation
         entry.reservation = 0
         # Its reservation may have ended, and there may be a new one for others of its kind.

@@ -8,13 +8,10 @@ import dataclasses
 from collections.abc import Iterator
 from typing import ClassVar
 
-import numpy as np
-
-from berth_operator.scheduling import changes, node_table, queued_pods
+from berth_operator.scheduling import changes, exclusive_use, node_table, queued_pods
 from berth_operator.scheduling.constraints.constraint import Constraint, FailedPlacement, Objection
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.wording import clipped, have
 
@@ -25,10 +22,7 @@ def _taken(query: Query, disk: facts.Disk) -> node_table.Mask:
 
 def feasible(query: Query) -> node_table.Mask:
     """Return the nodes on which the pod can have all its disks."""
-    mask = np.ones(query.height, dtype=np.bool_)
-    for disk in query.question.demand.disks:
-        mask &= ~_taken(query, disk)
-    return mask
+    return query.inventory.disks.free(query.question.demand.disks, query.inventory.size)[query.rows]
 
 
 def resolvable(query: Query) -> Iterator[Objection]:
@@ -64,13 +58,10 @@ def relaxations(failed: FailedPlacement) -> Iterator[changes.ProposedChange]:
 
 def remedies(scenario: changes.Scenario, _: object) -> Iterator[changes.ProposedChange]:
     """Propose to end the pods that have the disks."""
-    holders = tuple(hold for hold in scenario.holds if _is_in_the_way(hold, scenario.demand))
+    asked = scenario.demand.disks
+    holders = tuple(hold for hold in scenario.holds if exclusive_use.conflict(asked, hold.disks))
     if holders:
         yield changes.ProposedChange([changes.EndPods(node=scenario.node.name, holds=holders)])
-
-
-def _is_in_the_way(hold: Hold, demand: facts.Demand) -> bool:
-    return any(one.key == other.key and one.excludes(other) for one in demand.disks for other in hold.disks)
 
 
 def _in_use(nodes: int, _pod: queued_pods.Candidate, detail: str) -> str:

@@ -4,18 +4,16 @@ As in kube-scheduler: a port without an address (`hostIP`) conflicts with that p
 part of a constraint is for stands in `constraint`.
 """
 
-import collections
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
 
-from berth_operator.scheduling import changes, node_table, queued_pods
+from berth_operator.scheduling import changes, exclusive_use, node_table, queued_pods
 from berth_operator.scheduling.constraints.constraint import Constraint, FailedPlacement, Objection
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.wording import clipped, have
 
@@ -27,10 +25,7 @@ def taken(query: Query, port: facts.HostPort) -> node_table.Mask:
 
 def feasible(query: Query) -> node_table.Mask:
     """Return the nodes on which all the ports are free."""
-    mask = np.ones(query.height, dtype=np.bool_)
-    for port in query.question.demand.host_ports:
-        mask &= ~taken(query, port)
-    return mask
+    return query.inventory.ports.free(query.question.demand.host_ports, query.inventory.size)[query.rows]
 
 
 def resolvable(query: Query) -> Iterator[Objection]:
@@ -78,17 +73,9 @@ def relaxations(failed: FailedPlacement) -> Iterator[changes.ProposedChange]:
 def remedies(scenario: changes.Scenario, _: object) -> Iterator[changes.ProposedChange]:
     """Propose to end the pods that have the ports."""
     asked = scenario.demand.host_ports
-    holders = tuple(hold for hold in scenario.holds if any(map(_conflicts_with(hold), asked)))
+    holders = tuple(hold for hold in scenario.holds if exclusive_use.conflict(asked, hold.host_ports))
     if holders:
         yield changes.ProposedChange([changes.EndPods(node=scenario.node.name, holds=holders)])
-
-
-def _conflicts_with(hold: Hold) -> Callable[[facts.HostPort], bool]:
-    """Return a function that tells whether a port conflicts with those of a pod."""
-    ports = collections.defaultdict(list)
-    for port in hold.host_ports:
-        ports[port.key].append(port)
-    return lambda port: any(map(port.excludes, ports.get(port.key, ())))
 
 
 def _in_use(nodes: int, _pod: queued_pods.Candidate, detail: str) -> str:
