@@ -58,7 +58,7 @@ class Berth:
         if candidate.faults:
             return Answer(words="; ".join(one.detail for one in candidate.faults))
         inventory = self.ledger.inventory
-        candidate = repelled_pods.applied(inventory.pods, candidate)
+        candidate = repelled_pods.with_terms_of_others(inventory.pods, candidate)
         question = questions.of(candidate.request, candidate.demand)
         mask = registry.feasible(Query(inventory, inventory.all_rows, question))
         passed = (info for info, passes in zip(inventory.infos, mask.tolist(), strict=True) if passes)

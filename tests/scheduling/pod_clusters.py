@@ -178,7 +178,7 @@ class Both:
 
 def asked(inventory: Inventory, waiting: queued_pods.Candidate) -> Query:
     """Return the question of a pod to all nodes."""
-    waiting = repelled_pods.applied(inventory.pods, waiting)
+    waiting = repelled_pods.with_terms_of_others(inventory.pods, waiting)
     return Query(inventory, inventory.all_rows, questions.of(waiting.request, waiting.demand))
 
 

@@ -36,7 +36,7 @@ def decided(
 ) -> str | dict[Reason, int]:
     """Return the node of a pod, or how many nodes refuse it for which reason."""
     search, rules = Search(inventory), policy or Policy()
-    found = under_policy.applied(rules, candidate)
+    found = under_policy.pod_under(rules, candidate)
     made = cycle.decision_for(search, found, rules, {}, Effort())
     if isinstance(made, decisions.Bind):
         return made.placement.node

@@ -2,7 +2,7 @@
 
 import pytest
 
-from berth_operator.scheduling import cycle, decisions, node_hints, node_offers
+from berth_operator.scheduling import cycle, decisions, node_offers, preference_index
 from berth_operator.scheduling.backlog import Backlog
 from berth_operator.scheduling.nodes.facts import Image
 from berth_operator.scheduling.search import Search
@@ -42,40 +42,40 @@ def test_image_locality(images: tuple[str, ...], node: str) -> None:
     assert chosen(inventory, pod(images=images)) == node
 
 
-def parts(hints: node_hints.NodeHints, *names: str, volumes: tuple[str, ...] = ()) -> list[float]:
+def parts(index: preference_index.PreferenceIndex, *names: str, volumes: tuple[str, ...] = ()) -> list[float]:
     """Return how much of the images of containers and volumes each row has."""
-    return list(hints.images.parts((names, volumes), 3, hints.nodes))
+    return list(index.images.parts((names, volumes), 3, index.nodes))
 
 
 def test_images_count_by_size_and_spread() -> None:
     """The bytes times the part of all nodes that have the image, from 23 MiB to 1000 MiB a container."""
-    hints = node_hints.NodeHints()
+    index = preference_index.PreferenceIndex()
     big, other = Image(("big:1",), 3000 * MIB), Image(("other:1",), 300 * MIB)
     for row, images in enumerate(((big, other), (big,), ())):
-        hints.update(row, builders.node(f"n{row}", images=images))
+        index.update(row, builders.node(f"n{row}", images=images))
 
-    assert parts(hints, "big:1") == [1, 1, 0]
-    assert parts(hints, "other:1") == pytest.approx([(100 - 23) / (1000 - 23), 0, 0])
-    assert parts(hints, "big:1", "unknown:1") == pytest.approx([1, 1, 0])
-    assert parts(hints, "other:1", "other:1") == pytest.approx([(200 - 23) / (2000 - 23), 0, 0])
+    assert parts(index, "big:1") == [1, 1, 0]
+    assert parts(index, "other:1") == pytest.approx([(100 - 23) / (1000 - 23), 0, 0])
+    assert parts(index, "big:1", "unknown:1") == pytest.approx([1, 1, 0])
+    assert parts(index, "other:1", "other:1") == pytest.approx([(200 - 23) / (2000 - 23), 0, 0])
     # As in kube-scheduler the bytes of volumes are added, and the most is that of the containers.
-    assert parts(hints, "other:1", volumes=("other:1",)) == pytest.approx([(200 - 23) / (1000 - 23), 0, 0])
+    assert parts(index, "other:1", volumes=("other:1",)) == pytest.approx([(200 - 23) / (1000 - 23), 0, 0])
 
 
 def test_images_that_go_are_forgotten() -> None:
     """With their node, or because its kubelet removed them; nothing is kept of one that no node has."""
-    hints = node_hints.NodeHints()
+    index = preference_index.PreferenceIndex()
     for row in range(3):
-        hints.update(row, builders.node(f"n{row}", images=(Image(("a:1", "a@1"), 3000 * MIB),)))
-    assert parts(hints, "a:1") == [1, 1, 1]
+        index.update(row, builders.node(f"n{row}", images=(Image(("a:1", "a@1"), 3000 * MIB),)))
+    assert parts(index, "a:1") == [1, 1, 1]
 
-    hints.update(0, builders.node("n0", images=()))
-    assert parts(hints, "a:1") == [0, 1, 1]
-    hints.update(1, None)
-    assert parts(hints, "a:1") == [0, 0, 1]
-    hints.update(2, builders.node("n2"))
+    index.update(0, builders.node("n0", images=()))
+    assert parts(index, "a:1") == [0, 1, 1]
+    index.update(1, None)
+    assert parts(index, "a:1") == [0, 0, 1]
+    index.update(2, builders.node("n2"))
 
-    assert (len(hints.images), bool(hints.images), hints.images.knows(["a:1", "a@1"])) == (0, False, False)
+    assert (len(index.images), bool(index.images), index.images.knows(["a:1", "a@1"])) == (0, False, False)
 
 
 def test_another_image_of_a_pod_that_waits_counts() -> None:

@@ -22,7 +22,7 @@ def placed(**conditions: Any) -> list[str]:
             builders.node(node), builders.device(node, [builders.card(0, at=node, model=model)])
         )
         pod = builders.candidate(request=builders.request(1, conditions=requests.Conditions(**conditions)))
-        asked = under_policy.applied(NAMED, pod)
+        asked = under_policy.pod_under(NAMED, pod)
         if Search(inventory).place(asked.request, asked.demand, policy=NAMED) is not None:
             found.append(node)
     return found

@@ -340,6 +340,6 @@ def test_a_pod_without_parts_of_cards_is_left_as_it_is() -> None:
     """No decision for others costs anything more, and remembered scores serve them as before."""
     whole, other = pod("p", WHOLE), pod("q", part(10), of="web")
 
-    assert under_policy.applied(RULES, whole) is whole
-    assert under_policy.applied(RULES, other) is other
-    assert under_policy.applied(RULES, pod("r", part(10))).request.grouping.core_limit == OVERSALE.core
+    assert under_policy.pod_under(RULES, whole) is whole
+    assert under_policy.pod_under(RULES, other) is other
+    assert under_policy.pod_under(RULES, pod("r", part(10))).request.grouping.core_limit == OVERSALE.core

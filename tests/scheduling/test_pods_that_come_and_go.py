@@ -343,6 +343,6 @@ def test_a_preference_about_pods_never_makes_a_pod_wait(
 
 def placed(both: Both, body: Body) -> str | None:
     """Return the node that a pod gets."""
-    one = repelled_pods.applied(both.inventory.pods, candidate(body))
+    one = repelled_pods.with_terms_of_others(both.inventory.pods, candidate(body))
     found = Search(both.inventory).place(one.request, one.demand, policy=RULES)
     return found.node if found is not None else None

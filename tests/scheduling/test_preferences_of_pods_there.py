@@ -77,9 +77,9 @@ def test_a_pod_that_no_other_means_shares_its_question() -> None:
     """However many pods prefer something of others."""
     both = Both(*THREE_ZONES, there(wish()))
 
-    asked_of_others = repelled_pods.applied(both.inventory.pods, candidate(pod(labels=WEB)))
+    asked_of_others = repelled_pods.with_terms_of_others(both.inventory.pods, candidate(pod(labels=WEB)))
 
-    assert repelled_pods.applied(both.inventory.pods, candidate(pod())) == candidate(pod())
+    assert repelled_pods.with_terms_of_others(both.inventory.pods, candidate(pod())) == candidate(pod())
     assert asked_of_others.demand != candidate(pod()).demand
 
 

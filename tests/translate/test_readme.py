@@ -55,7 +55,7 @@ def test_the_sentence_on_a_few_bytes() -> None:
     """It names the field of the policy by which it can be changed, too."""
     candidate = pods.candidate(pod_requests.asking({names.GPU_MEMORY: 8}))
 
-    (fault,) = under_policy.applied(policy.Policy(), candidate).faults
+    (fault,) = under_policy.pod_under(policy.Policy(), candidate).faults
 
     assert f"`{fault.detail.split('? ')[0]}?`" in README
     assert "`spec.sharing.minMemoryMiB`" in README

@@ -22,7 +22,7 @@ def refused(pod: raw.Pod, **fields: Any) -> list[str]:
     """Return what a policy finds wrong with a pod that is well otherwise."""
     candidate = pods.candidate(pod)
     assert candidate.faults == ()
-    faults = under_policy.applied(rules.Policy(**fields), candidate).faults
+    faults = under_policy.pod_under(rules.Policy(**fields), candidate).faults
     assert {fault.reason for fault in faults} <= {Reason.INVALID_REQUEST}
     return [fault.detail for fault in faults]
 

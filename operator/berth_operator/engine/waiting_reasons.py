@@ -121,7 +121,7 @@ class WaitingReasons:
 
     def last_message(self, candidate: queued_pods.Candidate) -> str:
         """Return the last message of a pod; empty if it was not decided for yet."""
-        if faults := under_policy.applied(self._ledger.policy, candidate).faults:
+        if faults := under_policy.pod_under(self._ledger.policy, candidate).faults:
             return explain.sentence(decisions.Reject(candidate.uid, faults), candidate)
         if candidate.uid in self._not_bound:
             return self._not_bound[candidate.uid]

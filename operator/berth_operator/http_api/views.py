@@ -174,7 +174,7 @@ def decision_fields(decision: decisions.Decision, candidate: queued_pods.Candida
 
 def explanation(ledger: Ledger, candidate: queued_pods.Candidate, clock: Callable[[], float]) -> Answer:
     """Return why a pod does not fit now, or where it would."""
-    if faults := under_policy.applied(ledger.policy, candidate).faults:
+    if faults := under_policy.pod_under(ledger.policy, candidate).faults:
         return decisions.Reject(candidate.uid, faults)
     few = len(ledger.inventory.index) <= FEW_NODES
     return explain.explain(

@@ -252,8 +252,8 @@ def _decide(
     reserved_nodes: NodeNames,
 ) -> decisions.Decision | None:
     """Return the decision for a pod; None if it might fit only on nodes reserved for earlier pods."""
-    original, candidate = candidate, under_policy.applied(policy, candidate)
-    candidate = repelled_pods.applied(search.inventory.pods, candidate)
+    original, candidate = candidate, under_policy.pod_under(policy, candidate)
+    candidate = repelled_pods.with_terms_of_others(search.inventory.pods, candidate)
     if candidate.faults and not original.faults:
         return decisions.Reject(candidate.uid, candidate.faults, awaited=under_policy.POLICY_CHANGE)
     if reserved_nodes and not candidate.faults:

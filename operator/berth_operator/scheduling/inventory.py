@@ -18,11 +18,11 @@ from berth_operator.scheduling import (
     demand_model,
     device_counts,
     exclusive_use,
-    node_hints,
     node_info,
     node_selection_reasons,
     node_table,
     pod_index,
+    preference_index,
     resource_counts,
     uuid_ownership,
     uuid_records,
@@ -71,7 +71,7 @@ class Inventory:
         self.disks = exclusive_use.ExclusiveUse[facts.Disk]()
         self.pods = pod_index.PodIndex(self.index, self._all_holds)
         self.volumes = index.Volumes()
-        self.hints = node_hints.NodeHints()
+        self.preference_index = preference_index.PreferenceIndex()
         self._vacant: list[int] = []
 
     def __repr__(self) -> str:
@@ -382,4 +382,4 @@ class Inventory:
 
     def _update_supply(self, info: node_info.NodeInfo) -> None:
         self._cluster_supply.update(info.name, cluster_supply.node_supply(info))
-        self.hints.update(info.row, info.node)
+        self.preference_index.update(info.row, info.node)

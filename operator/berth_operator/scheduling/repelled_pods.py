@@ -10,7 +10,7 @@ from berth_operator.scheduling import pod_index, queued_pods
 from berth_operator.scheduling.nodes import facts
 
 
-def applied(pods: pod_index.PodIndex, candidate: queued_pods.Candidate) -> queued_pods.Candidate:
+def with_terms_of_others(pods: pod_index.PodIndex, candidate: queued_pods.Candidate) -> queued_pods.Candidate:
     """Return a pod that keeps away from where pods repel it, and prefers where they would rather have it."""
     if pods.say_nothing:
         return candidate

@@ -287,11 +287,11 @@ class Search:
         # The epoch rises when all remembered scores are void.
         if cached.score_epoch != self.inventory.score_epoch or not cached.made_under(policy, model):
             return False
-        if cached.hints_version != (version := self.inventory.hints.version):
+        if cached.preference_version != (version := self.inventory.preference_index.version):
             preferred = preferences.remembered(self.inventory, cached.question, policy.preferences)
             if cached.preferences != preferred:
                 return False
-            cached.hints_version = version
+            cached.preference_version = version
         return True
 
     def _changed_since(self, cached: search_memory.CachedScores) -> list[int] | None:
@@ -326,7 +326,7 @@ class Search:
             np.zeros(size, dtype=np.int64),
             0,
             inventory.score_epoch,
-            hints_version=inventory.hints.version,
+            preference_version=inventory.preference_index.version,
         )
         if preferred := preferences.remembered(inventory, question, policy.preferences):
             cached.preferences, cached.passes = preferred, np.zeros(size, dtype=np.bool_)

@@ -41,9 +41,9 @@ class CachedScores:
     `slot` is the first device to try on a node, `has_slots` whether the strategy names one. `reasons` has
     why nodes refused that were searched, by row; `reasons_by_class` the same by equivalence class.
     `undecided_by_row` counts the searches of a node since it changed that ended without an answer.
-    `preferences` are the names of those that count, as of `hints_version` of what nodes say; `raw` has the
-    figures of those of them that depend on each node alone, and `passes` is, where there are any, which nodes
-    pass the filters, fit or not.
+    `preferences` are the names of those that count, as of `preference_version` of what nodes say; `raw` has
+    the figures of those of them that depend on each node alone, and `passes` is, where there are any, which
+    nodes pass the filters, fit or not.
     """
 
     question: questions.Question
@@ -58,7 +58,7 @@ class CachedScores:
     load_version: int | None = None
     volume_version: int = 0  # Of the volumes, where the pod has claims.
     has_slots: bool = False
-    hints_version: int = -1
+    preference_version: int = -1
     preferences: tuple[str, ...] = ()
     raw: dict[str, node_table.Scores] = dataclasses.field(default_factory=dict)
     passes: node_table.Mask | None = None

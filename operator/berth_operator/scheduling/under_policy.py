@@ -25,7 +25,7 @@ NO_SHARES: Final = (
 )
 
 
-def applied(policy: Policy, candidate: queued_pods.Candidate) -> queued_pods.Candidate:
+def pod_under(policy: Policy, candidate: queued_pods.Candidate) -> queued_pods.Candidate:
     """Return a pod that asks for models by all their names, and has faults where the policy refuses it."""
     if policy.delivery is not Delivery.REPORTED:
         candidate = _delivered(policy.delivery, candidate)

@@ -122,7 +122,7 @@ def _allocate_hint(_row: aliases.Option, place: str, text: str) -> OwnTexts:
         for key, selector in _selected(where, kind, hint):
             selectors.setdefault(key, []).append(selector)
         found.extend(_scope(where, kind, hint))
-        modes.extend(_applied(where, kind, hint))
+        modes.extend(_modes(where, kind, hint))
         exclusive.extend(_exclusive(where, kind, hint))
     found.extend((key, "; ".join(texts)) for key, texts in selectors.items())
     lists = ((names.APPLY, ",".join(modes)), (names.EXCLUSIVE, ",".join(exclusive)))
@@ -157,7 +157,7 @@ def _scope(where: str, kind: str, hint: Mapping[str, object]) -> Iterator[tuple[
     yield names.SCOPE, SCOPES[wanted].value
 
 
-def _applied(where: str, kind: str, hint: Mapping[str, object]) -> Iterator[str]:
+def _modes(where: str, kind: str, hint: Mapping[str, object]) -> Iterator[str]:
     if not (strategy := _text(hint, "allocateStrategy")):
         return
     if (mode := MODES.get(strategy)) is None or kind == DeviceType.GPU:

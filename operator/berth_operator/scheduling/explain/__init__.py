@@ -58,7 +58,9 @@ def explain(
     budget = work_budget.WorkBudget(
         effort_outside_rounds(all_nodes=all_nodes) if effort is None else effort, unlimited_nodes=all_nodes
     )
-    asking = repelled_pods.applied(search.inventory.pods, under_policy.applied(policy, candidate))
+    asking = repelled_pods.with_terms_of_others(
+        search.inventory.pods, under_policy.pod_under(policy, candidate)
+    )
     survey = node_survey.survey(search, asking, policy, budget)
     found = diagnosis.findings_of(survey)
     shortfalls = {survey.inventory.index[one.node]: one.shortfall for one in found if one.shortfall}

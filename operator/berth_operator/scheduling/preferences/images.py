@@ -11,14 +11,14 @@ from berth_operator.scheduling.preferences.preference import Preference
 
 def applies_to(inventory: Inventory, question: questions.Question) -> bool:
     """Whether any node has one of the pod's images."""
-    demand, known = question.demand, inventory.hints.images
+    demand, known = question.demand, inventory.preference_index.images
     return bool(demand.images) and bool(known) and known.knows((*demand.images, *demand.volume_images))
 
 
 def raw(query: Query) -> node_table.Scores:
     """Return how much of its images each node has, from 0 to 1."""
-    inventory, hints, demand = query.inventory, query.inventory.hints, query.question.demand
-    found = hints.images.parts((demand.images, demand.volume_images), inventory.size, hints.nodes)
+    inventory, index, demand = query.inventory, query.inventory.preference_index, query.question.demand
+    found = index.images.parts((demand.images, demand.volume_images), inventory.size, index.nodes)
     parts: node_table.Scores = found[query.rows]
     return parts
 

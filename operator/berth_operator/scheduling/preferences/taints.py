@@ -14,7 +14,7 @@ from berth_operator.scheduling.preferences.preference import Preference, below_t
 
 def applies_to(inventory: Inventory, _: questions.Question) -> bool:
     """Whether any node has such a taint."""
-    return bool(inventory.hints.soft_tainted)
+    return bool(inventory.preference_index.soft_tainted)
 
 
 def raw(query: Query) -> node_table.Scores:
@@ -23,7 +23,7 @@ def raw(query: Query) -> node_table.Scores:
     counts = np.zeros(query.height)
     known: dict[facts.Taint, bool] = {}  # Many nodes have the same taints.
     for at, row in enumerate(np.arange(inventory.size)[query.rows].tolist()):
-        if row in inventory.hints.soft_tainted and (info := inventory.infos[row]) and info.node:
+        if row in inventory.preference_index.soft_tainted and (info := inventory.infos[row]) and info.node:
             counts[at] = sum(_keeps_away(one, tolerations, known) for one in info.node.taints)
     return counts
 

@@ -4,7 +4,7 @@ from berth_operator.scheduling import image_index
 from berth_operator.scheduling.nodes import facts
 
 
-class NodeHints:
+class PreferenceIndex:
     """The rows whose nodes have PreferNoSchedule taints, and the images of all nodes."""
 
     def __init__(self) -> None:
