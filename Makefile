@@ -7,6 +7,8 @@ READY  := $(VENV)/.ready
 export PYTHONPATH := tests
 # Bytecode stays out of the source folders, and programs that tests start need not compile again.
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/bytecode
+# Where this is set, each of the hundreds of programs that tests start compiles all of Berth anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 # $(call need,COMMAND THAT SUCCEEDS IF IT IS THERE,DEBIAN PACKAGE): installed when root, else named.
 define need
