@@ -10,6 +10,8 @@ import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
+import msgspec
+
 from berth_crds.client import errors, resources
 from e2e.provisioner import HOST, Storage
 from e2e.stage import SOON, Pod, Stage, Thing
@@ -71,8 +73,19 @@ class Bed:
         self._made.append((resource, body["metadata"]["name"], self.stage.namespace))
 
     async def priority(self, value: int) -> str:
-        """Make a class of priority, and return its name."""
-        return await self.shared(resources.PRIORITY_CLASSES, {"metadata": {}, "value": value})
+        """Make a class of priority, wait until the server admits pods of it, and return its name."""
+        name = await self.shared(resources.PRIORITY_CLASSES, {"metadata": {}, "value": value})
+        trial = msgspec.json.encode(manifests.pod("trial", {}, priorityClassName=name))
+        path = resources.PODS.path(namespace=self.stage.namespace)
+
+        async def admitted() -> bool:
+            with contextlib.suppress(errors.Forbidden):  # Admission reads classes from a copy that is late.
+                await self.stage.admin.send("POST", path, params={"dryRun": "All"}, body=trial)
+                return True
+            return False
+
+        await waiting.eventually(admitted, what=f"pods of {name} to be admitted")
+        return name
 
     async def close(self) -> None:
         """Remove all that was made but pods: a controller would make these anew."""
