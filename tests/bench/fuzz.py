@@ -44,8 +44,7 @@ ROUND: Final = 2
 SLOW_ROUNDS: Final = 3
 SLOW_PART: Final = 0.001
 MOST_GROWTH: Final = 64 << 20  # Bytes in an hour, after the first part of it.
-WARM: Final = 0.2  # That part, and until so many pods have come: memory fills with pods, not with time.
-WARM_PODS: Final = 20_000  # Where it runs for an hour; in less, as many fewer.
+WARM: Final = 0.2  # That part.
 NEW_BOARD: Final = 0.2  # How often an odd node's agent publishes other links before a round.
 TRIES: Final = 3  # Before something is called too slow.
 BURSTS: Final = (1, 1, 1, 1, 1, 1, 5, 40)
@@ -174,15 +173,15 @@ def memory() -> int:
 
 async def fuzz(run: Run, minutes: float, tell: Callable[[str], None]) -> tuple[Broken | None, dict[str, Any]]:
     """Draw pods for so long, and give what was broken, if anything, and the figures."""
+    began, warm, minute = time.monotonic(), 0, 0
     garbage_collection.settle()
-    began, minute, warm, is_warm = time.monotonic(), 0, memory(), False
     while (passed := time.monotonic() - began) < minutes * 60:
         broken = await run.burst()
         if broken is not None:
             return broken, _figures(run, passed, warm)
-        if not is_warm and passed > WARM * minutes * 60 and run.count > WARM_PODS * min(1.0, minutes / 60):
+        if not warm and passed > WARM * minutes * 60:
             gc.collect()
-            warm, is_warm = memory(), True
+            warm = memory()
         if passed > (minute + 1) * 60:
             minute += 1
             tell(_line(run, minute))
@@ -209,7 +208,7 @@ def _figures(run: Run, seconds: float, warm: int) -> dict[str, Any]:
         "slow rounds": run.slow_rounds,
         "answers": dict(run.operator.status_writer.answers),
         "memory": now,
-        "grown": max(0, now - warm),
+        "grown": max(0, now - warm) if warm else 0,
         "milliseconds": run.summary(),
     }
 
