@@ -307,7 +307,7 @@ async def spread_by_default(bed: Bed) -> None:
 
     nodes = list((await four(bed)).values())
     counts = sorted(nodes.count(name) for name in names.values())
-    assert counts == [2, 2, 3]
+    assert counts == [2, 2, 3], nodes
 
 
 CASES: Final[dict[str, Case]] = {
