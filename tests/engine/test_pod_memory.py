@@ -1,7 +1,7 @@
 """What waiting pods say together has limits, and what goes beyond them waits for room."""
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 from unittest import mock
 
 import pytest
@@ -79,6 +79,19 @@ def test_pods_that_ask_for_the_same_share_one_copy() -> None:
     assert memory.faults("more", 2 * WEIGHT)
     memory.release_all("p99")
     assert not memory.faults("more", 2 * WEIGHT)
+
+
+def test_what_only_chooses_between_nodes_stays_each_pods_own() -> None:
+    """Their demands are equal, but one has another image, and one another controller."""
+    memory = Memory()
+    own: list[dict[str, Any]] = [{}, {"images": ("cuda:12",)}, {"controller": "ml/rs"}]
+    pods = [builders.candidate(f"p{at}", demand=builders.demand(cpu=1, **one)) for at, one in enumerate(own)]
+
+    found = [memory.admit(one, WEIGHT).demand for one in pods]
+
+    assert [(one.images, one.controller) for one in found] == [
+        (one.demand.images, one.demand.controller) for one in pods
+    ]
 
 
 def test_a_pod_that_is_seen_again_keeps_what_it_has() -> None:

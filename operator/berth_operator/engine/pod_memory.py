@@ -31,7 +31,8 @@ TOTAL_BYTES: Final = 128 * MEBIBYTE
 # Of an unadmitted pod: its GpuPod, which may come first, is kept until the pod is admitted.
 NOTHING_GRANTED: Final = allocation_recovery.UnreadableAllocation(plugged={})
 
-Key = tuple[str, requests.Request, facts.Demand]
+Images = tuple[str, ...]
+Key = tuple[str, requests.Request, facts.Demand, Images, Images]
 
 
 class MemoryBudget(totals.Totals):
@@ -106,7 +107,7 @@ class WaitingPodMemory:
         if weight <= FREE_BYTES:
             self.release(candidate.uid)
             return candidate
-        key = (candidate.namespace, *candidate.asks)
+        key = _key(candidate)
         if (kept := self._kept.get(key)) is None or candidate.uid not in kept.uids:
             self._remove(candidate.uid)
             if kept is None and not self._spent.fits(candidate.namespace, weight):
@@ -116,7 +117,8 @@ class WaitingPodMemory:
             kept = kept or self._keep(key, weight)
             kept.uids.add(candidate.uid)
             self._kept_by_uid[candidate.uid] = kept
-        _, request, demand = kept.key
+        _, request, demand, *_ = kept.key
+        demand = dataclasses.replace(demand, controller=candidate.demand.controller)
         return dataclasses.replace(candidate, request=request, demand=demand)
 
     def release(self, uid: str) -> None:
@@ -145,6 +147,12 @@ class WaitingPodMemory:
         if self._spent[namespace] + weight > NAMESPACE_BYTES:
             return _sentence("this namespace", NAMESPACE_BYTES)
         return _sentence("all namespaces", TOTAL_BYTES)
+
+
+def _key(candidate: queued_pods.Candidate) -> Key:
+    """Return all that a pod shares with others: its demand is equal to one that names other images."""
+    demand = candidate.demand
+    return candidate.namespace, candidate.request, demand, demand.images, demand.volume_images
 
 
 def _sentence(whose: str, most: int) -> str:
@@ -200,6 +208,7 @@ def bare_hold(hold: Hold) -> Hold:
         weighted_terms=hold.weighted_terms,
         leaving=hold.leaving,
         labels_known=hold.labels_known,
+        controller=hold.controller,
     )
 
 

@@ -289,4 +289,5 @@ def hold_for(candidate: queued_pods.Candidate, placement: decisions.Placement) -
         labels=candidate.labels,
         anti_affinity=demand.other_pods.anti_affinity if demand.other_pods is not None else (),
         weighted_terms=demand.weighted_terms,
+        controller=demand.controller,
     )

@@ -27,8 +27,8 @@ class Hold:
     Priority, labels and the time at which its kubelet admitted it say which pod it is, and not what
     it takes: what holds the same is equal. So do `anti_affinity`, which are its required terms,
     `weighted_terms`, by which it would rather be near other pods or away, and `leaving`, which tells that it
-    is being deleted. `labels_known` is false of a pod for whose labels there
-    is no room.
+    is being deleted, and `controller`, by which it is known what has made it. `labels_known` is false of a
+    pod for whose labels there is no room.
     """
 
     uid: str
@@ -50,6 +50,7 @@ class Hold:
     weighted_terms: tuple[facts.WeightedPodTerm, ...] = dataclasses.field(default=(), compare=False)
     leaving: bool = dataclasses.field(default=False, compare=False)
     labels_known: bool = dataclasses.field(default=True, compare=False)
+    controller: str = dataclasses.field(default="", compare=False)
 
     @property
     def namespace(self) -> str:

@@ -315,4 +315,5 @@ class PodIndex:
 
 def _seen(hold: Hold) -> tuple[object, ...]:
     """Return what other pods see of a pod."""
-    return hold.labels, hold.leaving, hold.labels_known, hold.anti_affinity, hold.weighted_terms
+    seen = hold.labels, hold.leaving, hold.labels_known, hold.anti_affinity, hold.weighted_terms
+    return *seen, hold.controller

@@ -22,7 +22,7 @@ from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import (
     claims,
-    default_spread,
+    controllers,
     delivery,
     demands,
     device_requests,
@@ -173,8 +173,8 @@ def candidate(pod: raw.Pod) -> queued_pods.Candidate:
 
 def _candidate(pod: raw.Pod, pod_request: PodRequest) -> queued_pods.Candidate:
     demand, faults, labels = pod_request.demand, pod_request.faults, _labels(pod)
-    if (replicas := default_spread.replicas(pod, pod_request.request, labels)) is not None:
-        demand = dataclasses.replace(demand, replicas=replicas)
+    if controller := controllers.of_pod(pod):
+        demand = dataclasses.replace(demand, controller=controller)
     if pod.spec.volumes:
         demand, more = _with_volumes(demand, pod)
         faults += more
@@ -298,6 +298,7 @@ def read_bound(pod: raw.Pod) -> BoundPod:
         anti_affinity=bound_request.anti_affinity,
         weighted_terms=bound_request.weighted_terms,
         leaving=bool(pod.metadata.deletion_timestamp),
+        controller=controllers.of_pod(pod),
     )
     only_gpupod = held_devices.needs_gpupod(pod, bound_request.expected, held)
     nameless = held_devices.nameless(pod, bound_request.expected) if only_gpupod else None

@@ -306,7 +306,6 @@ class PreferredPods:
         return sum(one.size for one in (*self.selectors, *of_others))
 
 
-Replicas = tuple[str, Labels]  # Pods that belong together: their namespace, and the labels that all have.
 ClaimKey = tuple[str, str]  # The namespace and the name of a PersistentVolumeClaim.
 
 
@@ -337,9 +336,9 @@ class Demand:
     `other_pods` is what it requires of other pods; None for nothing.
     `preferred` are the terms of its preferred node affinity, and `preferred_pods` is what it would
     rather have of other pods; None for nothing. `images` has one name for each container, and
-    `volume_images` one for each volume that is an image; `replicas` are the pods with which it is spread by
-    default. These are not compared, because they only choose between nodes when a question has been answered,
-    and so pods that differ in them share the answer.
+    `volume_images` one for each volume that is an image; `controller` is what has made it, if that spreads
+    its pods by default. These are not compared, because they only choose between nodes when a question has
+    been answered, and so pods that differ in them share the answer.
     """
 
     amounts: Amounts = ()
@@ -355,7 +354,7 @@ class Demand:
     preferred_pods: PreferredPods | None = None
     images: tuple[str, ...] = dataclasses.field(default=(), compare=False)
     volume_images: tuple[str, ...] = dataclasses.field(default=(), compare=False)
-    replicas: Replicas | None = dataclasses.field(default=None, compare=False)
+    controller: str = dataclasses.field(default="", compare=False)
 
     @property
     def weighted_terms(self) -> tuple[WeightedPodTerm, ...]:

@@ -2,7 +2,7 @@
 
 As by kube-scheduler, the figures are those of soft spread (`spread`) by two constraints, but a node that
 lacks the label of one is not charged for that one. Pods that share a question may belong to different
-controllers, so this is asked of each pod.
+controllers, so this is asked of each pod. Of a pod that asks for devices the strategy says where it is best.
 """
 
 from typing import Final
@@ -26,8 +26,12 @@ CONSTRAINTS: Final = tuple(
 
 
 def applies_to(_: Inventory, question: questions.Question) -> bool:
-    """Whether the pod is one of several that are spread."""
-    return question.demand.replicas is not None
+    """Whether the pod has a controller that spreads its pods, asks for no device, and does not say how."""
+    demand = question.demand
+    if not demand.controller or question.need.any_device:
+        return False
+    required, preferred = demand.other_pods, demand.preferred_pods
+    return not ((required is not None and required.spread) or (preferred is not None and preferred.spread))
 
 
 def raw(query: Query) -> node_table.Scores:
@@ -42,8 +46,8 @@ def raw(query: Query) -> node_table.Scores:
 
 
 def _pods_by_row(query: Query) -> node_table.Numbers:
-    counts, replicas = np.zeros(query.inventory.size, dtype=np.int64), query.question.demand.replicas
-    rows = query.inventory.pods.replicas.rows(replicas) if replicas is not None else {}
+    counts = np.zeros(query.inventory.size, dtype=np.int64)
+    rows = query.inventory.pods.replicas.rows(query.question.demand.controller)
     counts[np.fromiter(rows, np.int64, len(rows))] = np.fromiter(rows.values(), np.int64, len(rows))
     return counts
 
