@@ -53,6 +53,7 @@ class Replica:
         self._kept: asyncio.Task[None]
         self.wire = interceptor.Interceptor(rig.stage.cluster, judge=self._judge, kill=self.kill)
         self.program: processes.Program
+        self._programs: list[processes.Program] = []
         self.lives: list[tuple[str, int]] = []  # The name of each process, and how much was seen before it.
         self.exits: list[int] = []
         self.doomed = False
@@ -84,6 +85,7 @@ class Replica:
         self.lives.append((name, len(self.wire.seen)))
         self.doomed = self.cut_off = False
         self.program = self._rig.stage.fleet.operator(*self._flags, name=name, env=self._env)
+        self._programs.append(self.program)
 
     async def _keep(self) -> None:
         while True:
@@ -125,9 +127,9 @@ class Replica:
         return word in self.program.log.read_text()
 
     def last_words(self) -> str:
-        """Return how many processes it had, and the end of what the last one said."""
-        said = processes.tail(self.program.log, lines=40)
-        return f"{self.program.name}, {len(self.lives)} processes so far:\n{said}"
+        """Return how its processes ended, and the end of what the last one said, and the one before."""
+        said = "\n".join(processes.tail(one.log, lines=40) for one in self._programs[-2:])
+        return f"{self.program.name}, after others that ended with {self.exits}:\n{said}"
 
     async def retire(self) -> int:
         """End the process in order, and give its exit status."""

@@ -45,8 +45,10 @@ def test_a_target_runs_a_program_with_words_that_it_takes(
     words: list[str], module: str, given: dict[str, object]
 ) -> None:
     """Each variable of the target reaches it."""
+    # Without what a `make` above this one was told, such as its ARGS.
+    env = {key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFLAGS", "ARGS"))}
     made = subprocess.run(
-        ["make", "--dry-run", *words], cwd=layout.ROOT, capture_output=True, text=True, check=True
+        ["make", "--dry-run", *words], cwd=layout.ROOT, env=env, capture_output=True, text=True, check=True
     )
 
     (command,) = [line for line in made.stdout.splitlines() if " -m release" in line]
