@@ -25,7 +25,7 @@ def test_equal_labels_are_one_object() -> None:
 def test_what_is_shared_is_bounded() -> None:
     """It begins anew where it would take too much; very many labels of one pod are kept, but not shared."""
     labels = shared_labels.SharedLabels()
-    with mock.patch.object(shared_labels, "MOST_CHARACTERS", 100):
+    with mock.patch.object(shared_labels, "MOST_BYTES", 1000):
         for number in range(100):
             labels.of({"key": f"{number:030}"})
     many = {f"key{at:03}": "" for at in range(shared_labels.MOST_LABELS + 1)}

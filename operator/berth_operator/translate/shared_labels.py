@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from berth_operator.scheduling.nodes import facts
+from berth_operator.translate import memory_estimates
 
 MOST_LABELS: Final = 64  # Of one pod that is shared.
-MOST_CHARACTERS: Final = 4 << 20  # Of all that is remembered to be shared; then that begins anew.
+MOST_BYTES: Final = 16 << 20  # Of all that is remembered to be shared; then that begins anew.
 
 
 class SharedLabels:
@@ -20,7 +21,7 @@ class SharedLabels:
     def __init__(self) -> None:
         self._pairs: dict[tuple[str, str], tuple[str, str]] = {}
         self._sets: dict[facts.Labels, facts.Labels] = {}
-        self._characters = 0
+        self._bytes = 0
 
     def of(self, labels: Mapping[str, str]) -> facts.Labels:
         """Return the labels in order; equal ones are one object."""
@@ -28,11 +29,12 @@ class SharedLabels:
         if not found or len(found) > MOST_LABELS:
             return found
         if (shared := self._sets.get(found)) is None:
-            self._characters += sum(len(key) + len(value) for key, value in found)
-            if self._characters > MOST_CHARACTERS:
+            size = memory_estimates.of_labels(found) + memory_estimates.ITEM
+            if self._bytes + size > MOST_BYTES:
                 self._pairs.clear()
                 self._sets.clear()
-                self._characters = 0
+                self._bytes = 0
+            self._bytes += size
             shared = tuple(map(self._pair, found))
             self._sets[shared] = shared
         return shared
