@@ -21,7 +21,7 @@ from berth_operator.scheduling.devices.search_effort import Effort
 FEW_NODES: Final = 64
 STEPS: Final = 5_000
 SECONDS_IF_FEW: Final = 0.03
-SECONDS: Final = 0.012
+SECONDS: Final = 0.008
 EDIT: Final = "an edit of the pod"
 GATED: Final = "It is not tried as long as it has spec.schedulingGates. Without them: "
 

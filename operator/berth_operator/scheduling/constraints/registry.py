@@ -5,7 +5,7 @@ To add one, write its file and name it here. A reason of its own is a new `decis
 """
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -138,24 +138,33 @@ def relaxations(
     request: requests.Request, query: Query, shortfalls: Sequence[allocator.Shortfall]
 ) -> Iterator[ProposedChange]:
     """Yield the changes of the pod that would lift a constraint, on these nodes or on one of them."""
+    masks = functools.cache(lambda: _masks(query))  # Where several ask, the same ones; and perhaps none asks.
     for one in CONSTRAINTS:
-        only_blocked = functools.partial(_only_blocked_by, one, query)
+        only_blocked = functools.partial(_only_blocked_by, one, query, masks)
         yield from one.relaxations(FailedPlacement(request, query, shortfalls, only_blocked))
 
 
 def blocked_by_one(query: Query) -> node_table.Mask:
     """Return the nodes that one constraint blocks, and no other: perhaps one change is enough there."""
-    masks = [one.feasible(query) for one in CONSTRAINTS if one.feasible and one.applies_to(query.question)]
+    masks = [passing for _, passing in _masks(query)]
     mask: node_table.Mask = np.sum(masks, axis=0) == len(masks) - 1
     return mask
 
 
-def _only_blocked_by(blocking: Constraint, query: Query) -> list[int]:
+Masks = list[tuple[Constraint, node_table.Mask]]
+
+
+def _masks(query: Query) -> Masks:
+    """Return which nodes pass each constraint that the question has."""
+    found = ((one, one.feasible) for one in CONSTRAINTS if one.applies_to(query.question))
+    return [(one, feasible(query)) for one, feasible in found if feasible is not None]
+
+
+def _only_blocked_by(blocking: Constraint, query: Query, masks: Callable[[], Masks]) -> list[int]:
     """Return the rows of the nodes that only this constraint blocks; of a single node asked, that one."""
     mask = query.table.has_node[query.rows].copy()
-    for one in CONSTRAINTS if query.height > 1 else ():
-        if one.feasible is not None and one.applies_to(query.question):
-            mask &= ~one.feasible(query) if one is blocking else one.feasible(query)
+    for one, passing in masks() if query.height > 1 else ():
+        mask &= ~passing if one is blocking else passing
     found: list[int] = np.arange(query.inventory.size)[query.rows][mask].tolist()
     return found
 
