@@ -1,17 +1,18 @@
 """Pods for `make fuzz`: plausible ones, absurd ones, known bad ones, and mutations of all of these.
 
 Topologies are drawn, too: which odd node (`support.irregular_topologies`) has which links. Everything is
-drawn from one seeded generator, and pods are plain dicts, as the API would show them. A pod
-that took long is remembered, and its like are drawn again, changed by `mutations`: so the
-search finds its way to what is slow without knowing what that is.
+drawn from one seeded generator, and pods are plain dicts, as the API would show them. A pod that took long is
+remembered, and its like are drawn again, changed by `mutations`: so the search finds its way to what is slow
+without knowing what that is.
 """
 
 import collections
 import copy
 import json
+import pickle
 import random
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from berth_crds import aliases, names
 from support import irregular_topologies
@@ -133,7 +134,7 @@ class PodGenerator:
         self.dice = random.Random(seed)
         self._uuids = uuids
         self._known = seeds()
-        self._slow: dict[str, list[tuple[float, Pod]]] = collections.defaultdict(list)
+        self._slow: dict[str, list[tuple[float, bytes]]] = collections.defaultdict(list)  # Pods, pickled.
         self._first = list(reversed(self._known))
 
     def next(self) -> Pod:
@@ -152,18 +153,18 @@ class PodGenerator:
         return Board(self.dice.randrange(len(sorts)), self.dice.choice(sorts), self.dice.randrange(1 << 10))
 
     def took(self, made: Pod, spent: Mapping[str, float]) -> None:
-        """Remember a pod if few took longer to be translated, decided or explained."""
+        """Remember a pod if few took longer; pickled, for as objects these would look like a leak."""
         for part, seconds in spent.items():
             slow = self._slow[part]
-            slow.append((seconds, made))
-            slow.sort(key=lambda one: -one[0])
-            del slow[SAVED:]
+            if len(slow) < SAVED or seconds > slow[-1][0]:
+                slow.append((seconds, pickle.dumps(made)))
+                self._slow[part] = sorted(slow, key=lambda one: -one[0])[:SAVED]
 
     def parent(self) -> Pod:
         """Return a copy of a pod that was slow, or is known to be bad."""
         if self._slow and self.dice.random() < 0.7:
-            slow = self._slow[self.dice.choice(sorted(self._slow))]
-            return copy.deepcopy(self.dice.choice(slow)[1])
+            _, pickled = self.dice.choice(self._slow[self.dice.choice(sorted(self._slow))])
+            return cast(Pod, pickle.loads(pickled))  # noqa: S301  # our own
         return copy.deepcopy(self.dice.choice(self._known))
 
     def _mutate(self, made: Pod) -> None:
