@@ -19,10 +19,9 @@ MOST_CHARACTERS: Final = 64  # Of a uid. The server gives shorter ones, but the 
 def of_pod(pod: raw.Pod) -> str:
     """Return the namespace and the uid of the controller that spreads its pods; empty without one."""
     for one in pod.metadata.owner_references:
-        if one.controller and (_group(one.api_version), one.kind) in SPREADING:
-            return (
-                sys.intern(f"{pod.metadata.namespace}/{one.uid}") if len(one.uid) <= MOST_CHARACTERS else ""
-            )
+        spreads = one.controller and (_group(one.api_version), one.kind) in SPREADING
+        if spreads and len(one.uid) <= MOST_CHARACTERS:
+            return sys.intern(f"{pod.metadata.namespace}/{one.uid}")
     return ""
 
 

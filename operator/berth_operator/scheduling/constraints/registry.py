@@ -134,6 +134,9 @@ def feasible_without_other_pods(query: Query, filters: tuple[constraint.Filter, 
     return mask
 
 
+Masks = list[tuple[Constraint, node_table.Mask]]
+
+
 def relaxations(
     request: requests.Request, query: Query, shortfalls: Sequence[allocator.Shortfall]
 ) -> Iterator[ProposedChange]:
@@ -149,9 +152,6 @@ def blocked_by_one(query: Query) -> node_table.Mask:
     masks = [passing for _, passing in _masks(query)]
     mask: node_table.Mask = np.sum(masks, axis=0) == len(masks) - 1
     return mask
-
-
-Masks = list[tuple[Constraint, node_table.Mask]]
 
 
 def _masks(query: Query) -> Masks:
