@@ -28,7 +28,7 @@ define want
 	    || echo "cannot install the Debian package $(2); the tests that need it are skipped"; }
 endef
 
-.PHONY: help setup demo chaos e2e-node e2e-install test test-gpu check lint types fast format crds cluster clean bench bench-agent bench-openb bench-decide fuzz parity images manifests release kind kind-delete
+.PHONY: help setup demo chaos e2e-node e2e-install test thorough test-gpu check lint types fast format crds cluster clean bench bench-agent bench-openb bench-decide fuzz parity images manifests release kind kind-delete
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,11 +69,17 @@ chaos: $(READY) ## break operators for N rounds on a real API server; SEED=... S
 # of few tests come last, and they are the longest.
 EVERYTHING := -n 3 --dist loadfile --no-loadscope-reorder
 
-test: lint types ## everything, including the tests on the real API server; ARGS=tests/... for some of it
+test: lint types ## all that must hold, on the real API server too; ARGS=tests/... for some of it
 	$(call want,runc --version,runc)
 	$(call want,buildah --version,buildah)
 	$(call want,mmdebstrap --version,mmdebstrap)
-	@$(BIN)/python -m pytest $(or $(ARGS),$(EVERYTHING))
+	@$(BIN)/python -m pytest $(or $(ARGS),$(EVERYTHING) -m "not thorough")
+
+thorough: $(READY) ## what `make test` plays in short, at length: chaos, an upgrade, properties; CI has both
+	$(call want,runc --version,runc)
+	$(call want,buildah --version,buildah)
+	$(call want,mmdebstrap --version,mmdebstrap)
+	@BERTH_FULL=1 $(BIN)/python -m pytest $(or $(ARGS),$(EVERYTHING) -m "thorough or property")
 
 check: lint types fast ## lint, types, import contracts, fast tests
 
@@ -142,7 +148,7 @@ cluster: $(READY) ## a cluster to try Berth on, with a node, operator and agent;
 clean: ## remove what was made in this folder; the cluster's programs stay in the cache
 	@rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
-lint types fast test: | build
+lint types fast test thorough: | build
 build:
 	@mkdir -p build
 

@@ -30,6 +30,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if CLUSTERS & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.cluster)
+        if hypothesis.is_hypothesis_test(getattr(item, "obj", None)):
+            item.add_marker(pytest.mark.property)
     items.sort(key=lambda item: not item.path.match(LONGEST))
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from berth_agent import protobuf
 from berth_agent.kubelet import messages
 from support import messages as second
+from support import thorough
 from support.podresources import field, varint
 
 KIND: Final = "ListPodResourcesResponse"
@@ -65,7 +66,7 @@ PIECES = st.one_of(
 )
 
 
-@hypothesis.settings(max_examples=400)
+@hypothesis.settings(max_examples=thorough.examples(400))
 @hypothesis.given(PODS, st.data())
 def test_damaged_messages_are_refused_or_read_alike(pods: list[dict[str, Any]], data: st.DataObject) -> None:
     """Whatever protobuf reads, we read alike or refuse for a reason that it does not mind.

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from berth_agent import device_spec, probe
 from berth_crds import wire
-from support import nodes
+from support import nodes, thorough
 from support.nvml import machine, presets
 
 LOOKS_TO_RECOVER: Final = 8
@@ -50,7 +50,7 @@ DEEDS: Final[st.SearchStrategy[Deed]] = st.one_of(
 
 
 @hypothesis.settings(
-    max_examples=60,
+    max_examples=thorough.examples(60),
     suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture],
 )
 @hypothesis.given(deeds=st.lists(DEEDS, min_size=1, max_size=8))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from berth_crds import device, gpupod, model_rules, policy, schema, wire
 from crds import example_objects
+from support import thorough
 
 PAIRS = [
     pytest.param(device.Device, wire.Device, id="Device"),
@@ -67,7 +68,7 @@ def without_kind(thing: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("model", "struct"), PAIRS)
-@hypothesis.settings(max_examples=60, suppress_health_check=list(hypothesis.HealthCheck))
+@hypothesis.settings(max_examples=thorough.examples(60), suppress_health_check=list(hypothesis.HealthCheck))
 @hypothesis.given(data=st.data())
 def test_a_valid_object_survives_the_wire(
     model: type[model_rules.Model], struct: type[wire.Struct], data: st.DataObject

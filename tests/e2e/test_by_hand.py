@@ -13,6 +13,7 @@ from typing import Any, Final
 import pytest
 
 from e2e import by_hand, fleet
+from support import thorough
 from testbed import pages, processes, waiting, workers
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster]
@@ -20,7 +21,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.cluster]
 EXAMPLES: Final = fleet.ROOT / "manifests" / "examples"
 
 
-@pytest.fixture(scope="module", params=[(), ("--worker", "w1")], ids=["played", "worker"])
+@pytest.fixture(scope="module", params=[thorough.case(()), ("--worker", "w1")], ids=["played", "worker"])
 def shell(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, str]]:

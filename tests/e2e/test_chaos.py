@@ -1,4 +1,6 @@
-"""The short version of `make chaos`: each way of breaking an operator once, with seeds that never change.
+"""The short version of `make chaos`: ways of breaking an operator, each once, with seeds that never change.
+
+A few are in `make test`, all in `make thorough`.
 
 After each: nothing was wrong at any revision that there was, every pod that fits is
 bound within twenty seconds of the last fault, and no card is withheld for nobody.
@@ -13,6 +15,7 @@ import pytest
 from e2e import chaos, disasters, plans, rig, scenarios
 from e2e.plans import Aim
 from e2e.stage import Stage
+from support import thorough
 from testbed.interceptor import Deed, Fault
 
 # Shorter than the usual ones, so that a takeover is mostly the wait for what is under way.
@@ -37,13 +40,28 @@ async def play(
 
 
 @pytest.mark.slow
+async def test_a_kill_around_a_bind_or_an_election_is_survived(stage: Stage) -> None:
+    """Killed before the server hears of what gives out the lead or a card, or after it, others carry on."""
+    aims = (*EARLY, *BINDS)
+
+    on = await play(stage, functools.partial(scenarios.kills, aims=aims, replicas=2, hurried=True))
+
+    assert {(aim.kind, aim.fault.deed) for aim in aims} <= hits(on)
+
+
+@pytest.mark.slow
+@pytest.mark.thorough
 async def test_a_kill_at_any_kind_of_call_is_survived(stage: Stage) -> None:
     """Killed at each kind of call it makes, before the server hears of it or after, others carry on."""
     on = await play(stage, functools.partial(scenarios.kills, aims=AIMS, replicas=3, hurried=True))
 
-    hit = {(one.call.kind, one.deed) for replica in on.replicas for one in replica.wire.seen}
-    assert {(aim.kind, aim.fault.deed) for aim in AIMS} <= hit
-    assert {kind for kind, _ in hit} == set(plans.KINDS)
+    assert {(aim.kind, aim.fault.deed) for aim in AIMS} <= hits(on)
+    assert {kind for kind, _ in hits(on)} == set(plans.KINDS)
+
+
+def hits(on: rig.Rig) -> set[tuple[str, Deed]]:
+    """Return what was done to which kinds of call."""
+    return {(one.call.kind, one.deed) for replica in on.replicas for one in replica.wire.seen}
 
 
 @pytest.mark.slow
@@ -58,6 +76,7 @@ async def test_a_late_bind_is_fenced_whatever_the_clocks_say(stage: Stage) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 async def test_binds_that_race_the_change_of_leader_are_all_seen(stage: Stage) -> None:
     """What still arrives while the Lease changes hands is in the new leader's picture when it begins."""
     on = await play(stage, scenarios.races)
@@ -76,6 +95,7 @@ ALL, DEVICES = disasters.KINDS_AT_ONCE[:2]
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("kinds", "pauses", "outage"),
     [
@@ -94,6 +114,7 @@ async def test_kinds_that_are_deleted_and_made_again_are_told_of_again(
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 async def test_binds_that_are_refused_keep_nobody_waiting(stage: Stage) -> None:
     """Other pods are bound while it lasts, and all of them within seconds when it ends."""
     on = await play(stage, disasters.refused_binds)
@@ -102,6 +123,7 @@ async def test_binds_that_are_refused_keep_nobody_waiting(stage: Stage) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 async def test_cards_of_spoiled_records_are_given_to_nobody(stage: Stage) -> None:
     """What somebody writes over a record does not free the cards that the pod has."""
     on = await play(stage, disasters.spoiled_records)
@@ -110,13 +132,14 @@ async def test_cards_of_spoiled_records_are_given_to_nobody(stage: Stage) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["late", "sleeps", "volumes", "retires"])
+@pytest.mark.parametrize("name", ["retires", *map(thorough.case, ("late", "sleeps", "volumes"))])
 async def test_pods_are_bound_all_the_same_and_once(stage: Stage, name: str) -> None:
     """What the docstring of each scenario says: no pod is lost, none bound twice, no card shared."""
     await play(stage, scenarios.SCENARIOS[name])
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 async def test_every_answer_may_be_lost_or_come_twice(stage: Stage) -> None:
     """Nobody takes over: to remove a GpuPod takes a leader of twenty seconds, so it has the usual terms."""
     await play(stage, scenarios.every_answer, flags=())

@@ -23,6 +23,7 @@ from e2e.inside import (
 )
 from e2e.plugged import SHAPE, flags, minors, started, stock, until_verified
 from e2e.stage import Stage, Thing, cards_of
+from support import thorough
 from testbed import workers
 
 pytestmark = pytest.mark.slow
@@ -55,8 +56,14 @@ async def test_each_container_gets_the_cards_of_its_annotation(stage: Stage, wor
         await until_verified(stage, name)
 
 
-BY_RUNTIME: Final = [("envvar",), ("envvar", "--device-id-strategy", "index"), ("volume-mounts",)]
-BY_KUBELET: Final = [("cdi-cri",), ("cdi-annotations",), ("envvar", "--pass-device-specs")]
+BY_RUNTIME: Final = [
+    ("envvar",),
+    *map(thorough.case, (("envvar", "--device-id-strategy", "index"), ("volume-mounts",))),
+]
+BY_KUBELET: Final = [
+    ("cdi-cri",),
+    *map(thorough.case, (("cdi-annotations",), ("envvar", "--pass-device-specs"))),
+]
 HALF: Final = {names.GPU: "50"}
 
 
@@ -210,11 +217,11 @@ async def test_stock_pods_and_shares_never_meet_on_a_card(stage: Stage, worker: 
     ("strategy", "more"),
     [
         ("envvar", ()),
-        ("envvar", ("--device-id-strategy", "index")),
-        ("volume-mounts", ()),
         ("cdi-cri", ()),
-        ("cdi-annotations", ()),
-        ("envvar", ("--pass-device-specs",)),
+        thorough.case("envvar", ("--device-id-strategy", "index")),
+        thorough.case("volume-mounts", ()),
+        thorough.case("cdi-annotations", ()),
+        thorough.case("envvar", ("--pass-device-specs",)),
     ],
 )
 async def test_a_stock_pod_learns_of_its_cards(

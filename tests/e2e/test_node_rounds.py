@@ -1,4 +1,4 @@
-"""A few pods for each way of delivery, and a few rounds of the device plugin; `make e2e-node` plays many."""
+"""A few pods for each way of delivery, and a few rounds of the device plugin; `make e2e-node` plays more."""
 
 import pytest
 
@@ -10,6 +10,7 @@ ROUNDS = 3
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("way", node_rounds.WAYS)
 async def test_pods_come_and_go(base: fleet.Fleet, way: str) -> None:
     """Each sees its cards and no others, and nothing is left of them."""

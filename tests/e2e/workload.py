@@ -20,7 +20,7 @@ from e2e import claimed_pods, plans
 from e2e.stage import Pod, Stage
 from support import kubelet, manifests
 
-PAUSE_SECONDS: Final = 0.15
+PAUSE_SECONDS: Final = 0.25
 MOST_WAITING: Final = 12  # Nobody leads for a while after a crash; what comes meanwhile fits at once.
 MOST_LASTING: Final = 6
 MISFIT: Final = "misfit"

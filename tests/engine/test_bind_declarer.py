@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from berth_operator.engine import bind_declarer
 from berth_operator.engine.bind_declarer import BindDeclaration
 from berth_operator.scheduling import decisions
-from support import ledgers, timeless
+from support import ledgers, thorough, timeless
 
 FREED: Final = decisions.ClusterEvent.CAPACITY_FREED
 FAULT: Final = decisions.Refusal(decisions.Reason.INVALID_REQUEST, "No.")
@@ -282,7 +282,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=thorough.examples(300))
 @example([("asks", 0), ("asks", 2), ("asks", 1)], 1)
 @given(STEPS, st.integers(1, 2))
 def test_whatever_is_in_force_covers_every_bind(steps: list[tuple[str, int]], ahead: int) -> None:

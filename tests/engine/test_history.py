@@ -22,7 +22,7 @@ from berth_operator.scheduling.devices import device_facts
 from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import pods
 from engine import pod_server
-from support import builders, ledgers, random_clusters, timeless, writers
+from support import builders, ledgers, random_clusters, thorough, timeless, writers
 
 NODES = ("n1", "n2")
 MOST_PODS = 8
@@ -375,5 +375,5 @@ class History(stateful.RuleBasedStateMachine):
 
 TestHistory = History.TestCase
 TestHistory.settings = hypothesis.settings(
-    random_clusters.PROPERTY, max_examples=150, stateful_step_count=60, print_blob=True
+    random_clusters.PROPERTY, max_examples=thorough.examples(150), stateful_step_count=60, print_blob=True
 )

@@ -3,10 +3,11 @@
 import hypothesis
 
 from engine.lives import NODES, Lives
+from support import thorough
 
 TestLives = Lives.TestCase
 TestLives.settings = hypothesis.settings(
-    max_examples=80,
+    max_examples=thorough.examples(80),
     stateful_step_count=30,
     deadline=None,
     suppress_health_check=[hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.data_too_large],

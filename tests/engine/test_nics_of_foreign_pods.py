@@ -19,7 +19,7 @@ from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 from berth_operator.scheduling.policy import Policy
 from berth_operator.translate import pods, raw
 from scheduling.placements import place
-from support import builders, ledgers, random_clusters
+from support import builders, ledgers, random_clusters, thorough
 
 RDMA: Final = "koordinator.sh/rdma"
 KOORDINATOR: Final = names.KOORDINATOR_SCHEDULER
@@ -284,7 +284,7 @@ FORGED: Final[st.SearchStrategy[dict[str, Any]]] = st.dictionaries(
 ASKED: Final = st.sampled_from([0, 1, 2, 50, 100, 200, 300])
 
 
-@hypothesis.settings(random_clusters.PROPERTY, max_examples=300)
+@hypothesis.settings(random_clusters.PROPERTY, max_examples=thorough.examples(300))
 @hypothesis.given(forged=FORGED, asks=ASKED, believed=st.booleans(), listed=st.booleans(), late=st.booleans())
 @hypothesis.example(forged={"rdma": [entry(0), entry(1)]}, asks=200, believed=True, listed=True, late=False)
 def test_a_record_holds_what_its_pod_asks_for_or_all_that_it_may_have(

@@ -14,7 +14,7 @@ from berth_operator.kube import policy_sink
 from berth_operator.scheduling import holds
 from berth_operator.scheduling.policy import Policy
 from berth_operator.translate import pods, raw
-from support import builders, ledgers, random_clusters
+from support import builders, ledgers, random_clusters, thorough
 
 GPU: Final = "koordinator.sh/gpu"
 KOORDINATOR: Final = names.KOORDINATOR_SCHEDULER
@@ -143,7 +143,7 @@ SAID: Final[st.SearchStrategy[wire.GpuPod | None]] = st.one_of(
 ADOPTED: Final = {"someone-else": (), "taken-over": ("taken-over", names.SCHEDULER_NAME)}
 
 
-@hypothesis.settings(random_clusters.PROPERTY, max_examples=300)
+@hypothesis.settings(random_clusters.PROPERTY, max_examples=thorough.examples(300))
 @hypothesis.given(
     forged=FORGED,
     asks=st.integers(0, 3),

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +17,6 @@ from support.nvml.machine import VARIABLE, Machine
 from testbed import binaries, pod_network, ports, processes, stock_scheduler, waiting, workers
 from testbed.cluster import Cluster, KubectlFailed
 
-FULL: Final = bool(os.environ.get("BERTH_FULL"))  # `make e2e-install`; `make test` has less time.
 HAS_POLICIES: Final = not binaries.release()  # Another API server asks the operator's webhook.
 NAMESPACE: Final = "gpu"
 OPERATORS: Final = 2 if HAS_POLICIES else 1  # Nobody there leads the API server to one of several.

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from berth_crds import names
-from release import bed as beds
 from release import layout, rendering, versions
+from support import thorough
 from testbed import binaries, lending
 from testbed.cluster import Cluster, KubectlFailed
 
@@ -26,7 +26,7 @@ EVERYTHING: Final = (
     *("--set", "apiServer.host=10.0.0.1", "--set", "imagePullSecrets[0].name=pull"),
 )
 
-HELM_3: Final = pytest.mark.skipif(not beds.FULL, reason="`make e2e-install` builds helm 3")
+HELM_3: Final = pytest.mark.skipif(not thorough.FULL, reason="`make e2e-install` builds helm 3")
 
 
 @pytest.fixture(scope="module")

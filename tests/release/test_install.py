@@ -11,12 +11,13 @@ from bench import results
 from berth_crds import names
 from release import bed as beds
 from release import cached, in_kind
+from support import thorough
 from testbed import lending, waiting
 from testbed.cluster import Cluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster]
 
-SECONDS_AWAY: Final = 300.0 if beds.FULL else 10.0
+SECONDS_AWAY: Final = 300.0 if thorough.FULL else 10.0
 SECONDS_TO_BIND: Final = 10.0
 
 

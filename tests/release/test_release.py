@@ -15,6 +15,7 @@ from packaging.version import Version
 from release import __main__ as release
 from release import bed as beds
 from release import bill, cached, images, layout, rendering, sources, versions
+from support import thorough
 
 
 @pytest.mark.parametrize(
@@ -170,7 +171,7 @@ def test_images_are_small(name: str, megabytes: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not beds.FULL, reason="`make e2e-install` builds the images twice")
+@pytest.mark.skipif(not thorough.FULL, reason="`make e2e-install` builds the images twice")
 def test_two_builds_give_the_same_layers(tmp_path: Path) -> None:
     """Though nothing is left of the first; so a node fetches only what has changed."""
     beds.skip_without_tools()

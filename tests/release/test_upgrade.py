@@ -12,12 +12,13 @@ import pytest
 from bench import results
 from release import bed as beds
 from release import cached, former
+from support import thorough
 from testbed import binaries, lending
 from testbed.cluster import Cluster
 
-pytestmark = [pytest.mark.slow, pytest.mark.cluster]
+pytestmark = [pytest.mark.slow, pytest.mark.thorough, pytest.mark.cluster]
 
-RUNNING: Final = tuple(f"runs-{number}" for number in range(50 if beds.FULL else 10))
+RUNNING: Final = tuple(f"runs-{number}" for number in range(50 if thorough.FULL else 10))
 PERCENT: Final = 12  # Eight pods to a card.
 BOTH: Final = 1  # The step after which both programs are new,
 LAST: Final = 3  # and that after which both are old again.
@@ -131,7 +132,7 @@ def refused_binds(bed: beds.Bed) -> list[int]:
         ("agent", "deployment/berth-operator", "daemonset/berth-agent"),
         pytest.param(
             *("operator", "daemonset/berth-agent", "deployment/berth-operator"),
-            marks=pytest.mark.skipif(not beds.FULL, reason="`make e2e-install` has the other order, too"),
+            marks=pytest.mark.skipif(not thorough.FULL, reason="`make e2e-install` has the other order, too"),
         ),
     ],
     ids=["operators first", "agents first"],

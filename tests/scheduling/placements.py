@@ -10,12 +10,12 @@ from berth_operator.scheduling.devices import allocator, device_view, requests
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.search import Search
-from support import random_clusters
+from support import random_clusters, thorough
 
 RULES: Final = Policy()
 HALF: Final = requests.Gpus(1, core=50, ratio=50)
 TENTH: Final = requests.Gpus(1, core=10, ratio=10)
-THOROUGH: Final = hypothesis.settings(random_clusters.PROPERTY, max_examples=100)
+THOROUGH: Final = hypothesis.settings(random_clusters.PROPERTY, max_examples=thorough.examples(100))
 
 
 def place(

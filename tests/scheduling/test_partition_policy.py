@@ -13,7 +13,7 @@ from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.devices import allocator, device_facts, node_topology, requests
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts as nodes
-from support import builders, topologies
+from support import builders, thorough, topologies
 
 SWITCHED: Final = topologies.device("n1", "8xH100-SXM5-80GB")
 CUBE: Final = topologies.device("n1", "8xV100-SXM2-16GB")  # It has no table, but links.
@@ -36,7 +36,7 @@ def inventory(device: device_facts.Device, *, honors: bool | None) -> Inventory:
     return builders.inventory(builders.node(honors_partitions=honors), device)
 
 
-@hypothesis.settings(max_examples=150)
+@hypothesis.settings(max_examples=thorough.examples(150))
 @hypothesis.given(
     device=st.sampled_from((SWITCHED, CUBE, LOOSE)), held=st.sets(st.integers(0, 7)), count=st.integers(1, 9)
 )

@@ -28,7 +28,7 @@ from scheduling.pod_clusters import (
     spread,
     term,
 )
-from support import random_clusters
+from support import random_clusters, thorough
 
 NODES: Final = ("n1", "n2", "n3", "n4")
 NAMESPACES: Final = ("ml", "blue", "red")
@@ -187,7 +187,7 @@ def kept(both: Both, body: Body) -> Body:
     return body if known is None else body | {"spec": known["spec"]}
 
 
-@hypothesis.settings(random_clusters.PROPERTY, max_examples=400)
+@hypothesis.settings(random_clusters.PROPERTY, max_examples=thorough.examples(400))
 @hypothesis.given(
     st.lists(nodes, max_size=5),
     st.lists(there, max_size=8),
@@ -205,7 +205,7 @@ def test_the_same_nodes_are_feasible(
             assert both.feasible(body) == plain_pod_rules.feasible(both.plain, body)
 
 
-@hypothesis.settings(random_clusters.PROPERTY, max_examples=100)
+@hypothesis.settings(random_clusters.PROPERTY, max_examples=thorough.examples(100))
 @hypothesis.given(
     st.lists(nodes, min_size=1, max_size=5),
     st.lists(there, max_size=8),
@@ -225,7 +225,7 @@ def test_forgotten_counts_are_counted_again(
     assert len(both.inventory.pods._counters) <= 1
 
 
-@hypothesis.settings(random_clusters.PROPERTY, max_examples=200)
+@hypothesis.settings(random_clusters.PROPERTY, max_examples=thorough.examples(200))
 @hypothesis.given(
     st.lists(nodes, min_size=1, max_size=5),
     st.lists(there, max_size=6),
@@ -293,7 +293,7 @@ wishing = st.builds(
 )
 
 
-@hypothesis.settings(random_clusters.PROPERTY, max_examples=200)
+@hypothesis.settings(random_clusters.PROPERTY, max_examples=thorough.examples(200))
 @hypothesis.given(
     st.lists(nodes, min_size=1, max_size=5),
     st.lists(there, max_size=8),
@@ -320,7 +320,7 @@ def test_preferences_are_those_of_the_plain_rules(
                 assert found == pytest.approx(rule(both.plain, body, passing))
 
 
-@hypothesis.settings(random_clusters.PROPERTY, max_examples=100)
+@hypothesis.settings(random_clusters.PROPERTY, max_examples=thorough.examples(100))
 @hypothesis.given(
     st.lists(nodes, max_size=5), st.lists(there, max_size=8), waiting, weighted_terms, soft_spreads
 )

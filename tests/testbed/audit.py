@@ -42,14 +42,29 @@ class AuditEvent:
     time: dt.datetime
 
 
+class Log:
+    """The log of one server: each look parses only what was written since the last."""
+
+    def __init__(self, path: Path, *, start: int = 0) -> None:
+        """Begin at a byte."""
+        self._path = path
+        self._parsed = start
+        self._events: list[AuditEvent] = []
+
+    def events(self) -> list[AuditEvent]:
+        """Return all finished writes; a last line that is still being written is left for the next look."""
+        if self._path.exists():
+            with self._path.open("rb") as log:
+                log.seek(self._parsed)
+                *lines, _unfinished = log.read().split(b"\n")
+            self._parsed += sum(len(line) + 1 for line in lines)
+            self._events += [_event(json.loads(line)) for line in lines if line]
+        return list(self._events)
+
+
 def read(path: Path, *, start: int = 0) -> list[AuditEvent]:
-    """Parse the log from a byte on; a last line that is still being written is left for the next time."""
-    if not path.exists():
-        return []
-    with path.open("rb") as log:
-        log.seek(start)
-        *lines, _unfinished = log.read().split(b"\n")
-    return [_event(json.loads(line)) for line in lines if line]
+    """Return what a log says from a byte on."""
+    return Log(path, start=start).events()
 
 
 def writes_by(events: Iterable[AuditEvent], user: str) -> list[AuditEvent]:

@@ -266,7 +266,7 @@ class Cluster:
 
     def audit(self) -> list[audit.AuditEvent]:
         """Return every write that the API server has finished, in the order of its log."""
-        return audit.read(self._site.audit_log)
+        return self._audit.events()
 
     # How it starts.
 
@@ -275,6 +275,7 @@ class Cluster:
         directory = processes.OwnedDirectory(PREFIX)
         self._cleanups.callback(directory.remove)
         self._site = components.Site(directory=directory.path, ports=self._reserve(), programs=programs)
+        self._audit = audit.Log(self._site.audit_log)
         self._authority = pki.Authority(self.directory)
         self._serving = self._authority.server("kube-apiserver")
         self._signing_key = self._authority.signing_key("service-accounts")

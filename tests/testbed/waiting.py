@@ -13,7 +13,8 @@ from typing import TypeVar, overload
 
 T = TypeVar("T")
 
-PAUSE = 0.05
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 0.5
+OF_THE_WAIT = 0.1  # A pause is at most so much of the wait before it: few questions, and hardly any delay.
 
 
 class TimedOut(AssertionError):
@@ -22,13 +23,13 @@ class TimedOut(AssertionError):
 
 def until(condition: Callable[[], T | None], *, what: str, seconds: float = 15.0) -> T:
     """Call `condition` until it returns something true, and return that."""
-    deadline = time.monotonic() + seconds
+    start = time.monotonic()
     while True:
         if result := condition():
             return result
-        if time.monotonic() > deadline:
+        if (waited := time.monotonic() - start) > seconds:
             raise TimedOut(_sentence(what, seconds))
-        time.sleep(PAUSE)
+        time.sleep(_pause(waited))
 
 
 @overload
@@ -59,16 +60,20 @@ async def eventually(
     instead: Callable[[], object] | None = None,
 ) -> object:
     """Ask `condition` until the answer is something true, and return that; `instead` tells what was there."""
-    deadline = time.monotonic() + seconds
+    start = time.monotonic()
     while True:
         result = condition()
         if inspect.isawaitable(result):
             result = await result
         if result:
             return result
-        if time.monotonic() > deadline:
+        if (waited := time.monotonic() - start) > seconds:
             raise TimedOut(_sentence(what, seconds) + (f"; there was {instead()}" if instead else ""))
-        await asyncio.sleep(PAUSE)
+        await asyncio.sleep(_pause(waited))
+
+
+def _pause(waited: float) -> float:
+    return min(LONGEST_PAUSE, max(SHORTEST_PAUSE, OF_THE_WAIT * waited))
 
 
 def _sentence(what: str, seconds: float) -> str:

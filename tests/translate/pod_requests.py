@@ -8,11 +8,11 @@ import hypothesis
 from berth_operator.scheduling import decisions
 from berth_operator.scheduling.devices import requests
 from berth_operator.translate import device_requests, pods, raw
-from support import builders
+from support import builders, thorough
 
 # Loaded machines are slow without being wrong.
 PROPERTY: Final = hypothesis.settings(
-    max_examples=500,
+    max_examples=thorough.examples(500),
     suppress_health_check=[hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.data_too_large],
 )
 

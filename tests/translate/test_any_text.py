@@ -19,7 +19,7 @@ from berth_operator.translate import (
     policies,
     raw,
 )
-from support import builders
+from support import builders, thorough
 from translate import pod_requests
 
 RESOURCES: Final = sorted(
@@ -148,7 +148,7 @@ def any_pod(draw: st.DrawFn) -> raw.Pod:
     )
 
 
-@hypothesis.settings(pod_requests.PROPERTY, max_examples=1500)
+@hypothesis.settings(pod_requests.PROPERTY, max_examples=thorough.examples(1500))
 @hypothesis.given(any_pod())
 def test_every_pod_is_read(pod: raw.Pod) -> None:
     """A pod is read or refused, never stops the operator, and the same pod gives the same request.

@@ -21,15 +21,15 @@ from berth_operator.scheduling.devices import (
 )
 from berth_operator.scheduling.devices.search_effort import Effort
 from scheduling.devices import brute, merits
-from support import random_devices
+from support import random_devices, thorough
 
 T = TypeVar("T")
 MOST_WAYS = 10_000
 PATIENT = hypothesis.settings(
     suppress_health_check=[hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.filter_too_much],
 )
-few = hypothesis.settings(PATIENT, max_examples=120)
-many = hypothesis.settings(PATIENT, max_examples=250)
+few = hypothesis.settings(PATIENT, max_examples=thorough.examples(120))
+many = hypothesis.settings(PATIENT, max_examples=thorough.examples(250))
 
 Case = tuple[device_view.View, requests.Request]
 PLAIN = random_devices.nodes(modes="p", most_others=0, least=2)

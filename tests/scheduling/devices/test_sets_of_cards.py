@@ -21,7 +21,7 @@ from berth_operator.scheduling.devices import (
 )
 from scheduling.devices import brute, merits
 from scheduling.placements import granted, refused
-from support import builders, random_devices, topologies
+from support import builders, random_devices, thorough, topologies
 from support.builders import card, request, view
 
 DGX_1V: Final = topologies.device("n1", "8xV100-SXM2-16GB")
@@ -199,7 +199,7 @@ def boards_in_use(draw: st.DrawFn) -> tuple[node_topology.NodeTopology, int, int
     return topology, free, draw(st.integers(1, free.bit_count()))
 
 
-@hypothesis.settings(max_examples=300)
+@hypothesis.settings(max_examples=thorough.examples(300))
 @hypothesis.given(boards_in_use())
 def test_the_best_set_is_the_best_of_all_sets(case: tuple[node_topology.NodeTopology, int, int]) -> None:
     """No set has better pairs, and among equals none leaves more."""
@@ -219,7 +219,7 @@ def test_the_best_set_is_the_best_of_all_sets(case: tuple[node_topology.NodeTopo
     assert merits.set_of(best or 0) == max(every, key=merit)
 
 
-@hypothesis.settings(max_examples=300)
+@hypothesis.settings(max_examples=thorough.examples(300))
 @hypothesis.given(boards_in_use())
 def test_the_partition_taken_leaves_most(case: tuple[node_topology.NodeTopology, int, int]) -> None:
     """No free partition of the size has a better score, and none of that score leaves more."""
@@ -239,7 +239,7 @@ def _left(topology: node_topology.NodeTopology, mask: int, count: int) -> tuple[
     return merits.kept(topology, slots, count), merits.wholeness(topology, slots)
 
 
-@hypothesis.settings(max_examples=300)
+@hypothesis.settings(max_examples=thorough.examples(300))
 @hypothesis.given(boards_in_use())
 def test_rings_are_the_largest_sets_with_every_pair_joined(
     case: tuple[node_topology.NodeTopology, int, int],

@@ -19,7 +19,7 @@ from berth_operator.scheduling.devices import (
 from berth_operator.scheduling.devices.search_effort import Effort
 from scheduling.devices import brute
 from scheduling.placements import granted, refused
-from support import builders, random_devices, topologies
+from support import builders, random_devices, thorough, topologies
 from support.builders import GIB, card, request, view
 
 PART: Final = requests.Gpus(1, core=50, memory=60 * GIB)
@@ -246,7 +246,9 @@ def test_too_many_sets_to_try_still_give_an_answer() -> None:
     assert [share.minor for share in shares if share.core == 0] == [0]
 
 
-@hypothesis.settings(max_examples=150, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+@hypothesis.settings(
+    max_examples=thorough.examples(150), suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 @hypothesis.given(random_devices.nodes_and_pods(most_asks=3))
 def test_never_means_not_even_on_an_empty_node(case: tuple[device_view.View, requests.Request]) -> None:
     """`never` is said if and only if the exhaustive search finds no way on the node with nothing used."""
@@ -261,7 +263,9 @@ def test_never_means_not_even_on_an_empty_node(case: tuple[device_view.View, req
     assert shortfall.never == (not possible)
 
 
-@hypothesis.settings(max_examples=150, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+@hypothesis.settings(
+    max_examples=thorough.examples(150), suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 @hypothesis.given(random_devices.nodes_and_pods(most_asks=3))
 def test_a_shortfall_blames_only_devices_that_could_not_serve(
     case: tuple[device_view.View, requests.Request],

@@ -24,10 +24,10 @@ from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts as nodes
 from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.search import Search
-from support import builders
+from support import builders, thorough
 
 PROPERTY: Final = hypothesis.settings(
-    max_examples=100,
+    max_examples=thorough.examples(100),
     suppress_health_check=[hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.data_too_large],
 )
 NAMES: Final = ("n1", "n2", "n3", "n4")
