@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-SCENARIOS: Final = ("fill", "answers", "restart")
+SCENARIOS: Final = ("fill", "stream", "answers", "restart")
 UNKNOWN: Final = 2
 
 

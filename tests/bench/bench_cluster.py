@@ -242,9 +242,9 @@ class BenchCluster:
             assert answer.ok, f"GET {path}: {answer.status}"
             return dict(await answer.json())
 
-    async def news(self, path: str, version: str) -> AsyncIterator[tuple[float, Thing]]:
+    async def news(self, path: str, version: str, **choice: str) -> AsyncIterator[tuple[float, Thing]]:
         """Yield what a watch tells, with the moment when it came, until the server ends the watch."""
-        params = {"watch": "true", "resourceVersion": version}
+        params = {"watch": "true", "resourceVersion": version, **choice}
         endless = aiohttp.ClientTimeout(total=None)
         async with self._session.get(path, params=params, timeout=endless) as answer:
             rest = b""

@@ -19,21 +19,21 @@ class Table:
 
     def __init__(self, width: int, *columns: tuple[str, str, str]) -> None:
         self._width = width
-        self._columns = columns
+        self.columns = columns
 
     def heads(self, title: str) -> str:
         """Write the first line."""
         return f"{title:<{self._width}}" + "  ".join(
-            head.rjust(len(form.format(0))) for head, _, form in self._columns
+            head.rjust(len(form.format(0))) for head, _, form in self.columns
         )
 
     def line(self, title: str, row: Row) -> str:
         """Write the figures of one row."""
-        return f"{title:<{self._width}}" + "  ".join(form.format(row[key]) for _, key, form in self._columns)
+        return f"{title:<{self._width}}" + "  ".join(form.format(row[key]) for _, key, form in self.columns)
 
     def medians(self, rows: Sequence[Row]) -> Row:
         """Take the median of each figure."""
-        return {key: statistics.median(row[key] for row in rows) for _, key, _ in self._columns}
+        return {key: statistics.median(row[key] for row in rows) for _, key, _ in self.columns}
 
 
 def write(name: str, found: Sequence[Row] | Row) -> None:

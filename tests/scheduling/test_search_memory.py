@@ -5,7 +5,8 @@ from unittest import mock
 import pytest
 
 from berth_operator.scheduling import decisions, node_table, search_memory
-from berth_operator.scheduling.devices import requests
+from berth_operator.scheduling.devices import allocator, requests
+from berth_operator.scheduling.devices.search_effort import Effort
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.node_scores import Scorer
 from berth_operator.scheduling.search import REMEMBERED_BYTES, Search
@@ -90,10 +91,26 @@ def test_what_closer_looks_showed_is_weighed() -> None:
     assert ask(search, builders.request(*shares)) is not None
     (answer,) = search._cached.values()
     answer.reasons[0] = decisions.Reason.FULL, ""
-    search._bytes += search_memory.BYTES_A_REASON
 
     search.inventory.charge(builders.hold("a", "n1"))
     ask(search, builders.request(*shares))
 
     assert not answer.reasons
+    assert search._bytes == answer.bytes
+
+
+def test_what_was_not_decided_in_time_is_weighed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each further try forgets why the class of a node was undecided, and notes it again."""
+    search = Search(builders.inventory(*builders.nodes(3, cards=1)))
+    undecided = allocator.Shortfall(decisions.Reason.UNDECIDED)
+    monkeypatch.setattr(allocator, "allocate_or_explain", lambda *_, **__: undecided)
+    shares = builders.request(requests.Gpus(1, core=60), requests.Gpus(1, core=30, ratio=90))
+    tries = search_memory.MOST_RETRIES
+
+    for _ in range(tries):
+        assert search.place(shares, builders.demand(), policy=RULES, effort=Effort(expired=bool)) is None
+
+    (answer,) = search._cached.values()
+    assert answer.undecided_by_row.total() > tries
+    assert answer.reasons_by_class
     assert search._bytes == answer.bytes

@@ -13,7 +13,7 @@ also names, for each node, the slot of the card to try first, which is its colum
 
 import collections
 import dataclasses
-from collections.abc import Collection, Hashable, Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 import numpy as np
@@ -208,14 +208,14 @@ class Search:
                 self._hard_to_search.note(
                     question, info.name, hard=found.reason is decisions.Reason.UNDECIDED
                 )
-                self._remember(cached, equivalence_class, reason)
+                cached.remember(equivalence_class, reason)
             # The node is excluded until it changes. If its search ended undecided, perhaps because the
             # process was paused, it is searched again when no other node fits, a few times (`_reopen`).
             if reason[0] is decisions.Reason.UNDECIDED and effort.has_time_limit:
                 cached.undecided_by_row[info.row] += 1
             cached.score[best] = search_memory.IMPOSSIBLE
             cached.reasons[info.row] = reason
-            self._bytes += search_memory.BYTES_A_REASON
+            self._weigh(cached)
             effort.spend(1)
         return None, failed_searches
 
@@ -232,14 +232,7 @@ class Search:
         if rows:
             cached.forget_undecided_classes()
             self._score_rows(cached, _rows(rows))
-
-    def _remember(
-        self, cached: search_memory.CachedScores, equivalence_class: Hashable, reason: NodeReason
-    ) -> None:
-        """Remember a refusal for all of a node's equivalence class; for few classes, since each is large."""
-        if equivalence_class is not None and len(cached.reasons_by_class) < search_memory.MOST_CLASSES:
-            cached.reasons_by_class[equivalence_class] = reason
-            self._bytes += search_memory.BYTES_A_CLASS
+            self._weigh(cached)
 
     def refusals(self, question: questions.Question, policy: Policy) -> dict[int, NodeReason]:
         """Return why nodes that passed the filters refused when they were searched, by row."""
@@ -270,7 +263,7 @@ class Search:
         if cached is None or changed is None or len(changed) > inventory.size // 2:
             self._forget(question)
             cached = self._cached[question] = self._scores_of_all_nodes(question, policy, model)
-            self._bytes += cached.bytes
+            self._weigh(cached)
             while len(self._cached) > 1 and self._crowded:
                 self._forget(next(iter(self._cached)))
         elif changed:
@@ -311,7 +304,12 @@ class Search:
 
     def _forget(self, question: questions.Question) -> None:
         if (cached := self._cached.pop(question, None)) is not None:
-            self._bytes -= cached.bytes
+            self._bytes -= cached.weighed
+
+    def _weigh(self, cached: search_memory.CachedScores) -> None:
+        """Count what is remembered of a question as it is now."""
+        self._bytes += cached.bytes - cached.weighed
+        cached.weighed = cached.bytes
 
     def _scores_of_all_nodes(
         self, question: questions.Question, policy: Policy, model: demand_model.DemandModel
@@ -347,10 +345,9 @@ class Search:
         for name, figures in cached.raw.items():
             figures[positions] = preferences.BY_NAME[name].raw(Query(inventory, rows, cached.question))
         if cached.reasons:
-            before = len(cached.reasons)
             for row in np.arange(inventory.size)[rows].tolist():
                 cached.reasons.pop(row, None)
-            self._bytes -= search_memory.BYTES_A_REASON * (before - len(cached.reasons))
+            self._weigh(cached)
         if ranking.slot is not None:
             cached.has_slots = True
             cached.slot[positions] = ranking.slot

@@ -65,10 +65,16 @@ class CachedScores:
     reasons: dict[int, NodeReason] = dataclasses.field(default_factory=dict)
     reasons_by_class: dict[Hashable, NodeReason] = dataclasses.field(default_factory=dict)
     undecided_by_row: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
+    weighed: int = 0  # Bytes, when the search last counted them.
 
     def rows_to_search_again(self) -> list[int]:
         """Return the nodes whose search ended undecided, but no more often than `MOST_RETRIES`."""
         return [row for row, tries in self.undecided_by_row.items() if tries <= MOST_RETRIES]
+
+    def remember(self, equivalence_class: Hashable, reason: NodeReason) -> None:
+        """Remember a refusal for all of a node's equivalence class; for few classes, since each is large."""
+        if equivalence_class is not None and len(self.reasons_by_class) < MOST_CLASSES:
+            self.reasons_by_class[equivalence_class] = reason
 
     def forget_undecided_classes(self) -> None:
         """Let one node of each class that was not decided in time be searched again."""

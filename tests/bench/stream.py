@@ -1,0 +1,222 @@
+"""`make bench SCENARIO=stream`: pods that come one after the other, Berth against the stock scheduler.
+
+A scheduler runs and has nothing to do; then so many pods a second are made for a minute, of
+one card each, and there is a card for every one. Of each is timed how long from the server's
+answer to its creation until a watcher sees that it has a node. The systems take turns on one
+cluster, and each has bound some pods before, which are not counted. What the machine could
+not make in time is told, for then all were slower than the rate says.
+"""
+
+import argparse
+import asyncio
+import itertools
+import math
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from bench import bench_cluster, process_costs, results, scenario, systems
+from testbed import processes
+
+RESULT: Final = "stream.json"
+BOUND_SECONDS: Final = 0.1  # At the 99th percentile, or half of the stock scheduler's where that is more.
+BOUND_RATE: Final = 200.0  # For which that is promised.
+OF_THE_RIVAL: Final = 0.5
+PATIENCE: Final = 120.0  # After the last pod was made.
+WARM: Final = 50
+CONTESTANTS: Final = ("kube-scheduler", "berth")
+TABLE: Final = results.Table(
+    42,
+    ("made/s", "made_per_s", "{:8.0f}"),
+    ("p50 ms", "p50_ms", "{:8.1f}"),
+    ("p99 ms", "p99_ms", "{:8.1f}"),
+    ("max ms", "max_ms", "{:8.0f}"),
+    ("CPU ms/pod", "cpu_ms_per_pod", "{:10.2f}"),
+    ("server ms/pod", "server_cpu_ms_per_pod", "{:13.2f}"),
+    ("RSS MiB", "rss_mib", "{:8.0f}"),
+)
+
+Thing = dict[str, Any]
+
+
+class Pods:
+    """The pods of one run: when each was made, and when it was seen to have a node."""
+
+    def __init__(self, place: bench_cluster.BenchCluster, namespace: str, scheduler: str) -> None:
+        self._place = place
+        self._path = f"/api/v1/namespaces/{namespace}/pods"
+        self._scheduler = scheduler
+        self._numbers = itertools.count()
+        self.made: dict[str, float] = {}
+        self.bound: dict[str, float] = {}
+
+    async def make(self, count: int, *, a_second: float) -> list[str]:
+        """Make so many pods, each when its moment has come; return their names."""
+        start = time.monotonic()
+        due = [start + at / a_second for at in range(count)]
+        return list(await asyncio.gather(*map(self._make, due)))
+
+    async def _make(self, moment: float) -> str:
+        await asyncio.sleep(moment - time.monotonic())
+        pod = bench_cluster.pod(next(self._numbers), self._scheduler)
+        name: str = pod["metadata"]["name"]
+        await self._place.send("POST", self._path, pod)
+        self.made[name] = time.monotonic()
+        return name
+
+    async def watch(self) -> None:
+        """Note when pods get a node, for as long as it is let."""
+        version = ""
+        while True:
+            listed = await self._place.read(self._path, **bench_cluster.HAS_NODE)
+            for pod in listed["items"]:
+                self.bound.setdefault(pod["metadata"]["name"], time.monotonic())
+            version = listed["metadata"]["resourceVersion"]
+            async for moment, change in self._place.news(self._path, version, **bench_cluster.HAS_NODE):
+                self.bound.setdefault(change["object"]["metadata"]["name"], moment)
+
+    async def until_bound(self, program: processes.Program) -> None:
+        """Wait until all have a node, but not after the program's end."""
+        deadline = time.monotonic() + PATIENCE
+        while len(self.bound) < len(self.made):
+            if not program.alive() or time.monotonic() > deadline:
+                said = processes.tail(program.log, lines=40)
+                raise SystemExit(f"{len(self.bound)} of {len(self.made)} pods were bound:\n{said}")
+            await asyncio.sleep(0.05)
+
+    def seconds(self, names: Sequence[str]) -> list[float]:
+        """Return how long each of these waited; one that was seen bound before the answer came did not."""
+        return [max(0.0, self.bound[name] - self.made[name]) for name in names]
+
+
+class Bench:
+    """Runs systems on one cluster."""
+
+    def __init__(self, place: bench_cluster.BenchCluster, seconds: float) -> None:
+        self._place = place
+        self._seconds = seconds
+        self._server = place.cluster.pid("kube-apiserver")
+
+    async def run(self, system: systems.System, rate: float, number: int) -> results.Row:
+        """Let pods come at a rate, and one system bind them."""
+        await self._place.police(wanted=system.policed)
+        namespace = self._place.cluster.namespace("stream")
+        pods = Pods(self._place, namespace, system.scheduler)
+        watching = asyncio.create_task(pods.watch())
+        program = await system.start(self._place, namespace, None)
+        try:
+            await pods.make(WARM, a_second=rate)
+            await pods.until_bound(program)
+            row = await self._measured(program, pods, rate)
+            await self._place.clear(namespace)
+            # Berth takes note in its Devices; the next run shall not have to.
+            await process_costs.quiet(program.process.pid, self._place.log)
+        finally:
+            watching.cancel()
+            program.stop(grace=10.0)
+        return {"scenario": "stream", "system": system.name, "rate": rate, "run": number, **row}
+
+    async def _measured(self, program: processes.Program, pods: Pods, rate: float) -> results.Row:
+        pid, count = program.process.pid, round(rate * self._seconds)
+        before = await process_costs.quiet(pid, self._place.log)
+        server_before = process_costs.processor_seconds(self._server)
+        start = time.monotonic()
+        names = await pods.make(count, a_second=rate)
+        took = time.monotonic() - start
+        await pods.until_bound(program)
+        server = process_costs.processor_seconds(self._server) - server_before
+        cost = await process_costs.quiet(pid, self._place.log) - before
+        waited = [1000 * one for one in pods.seconds(names)]
+        p50, p99 = (float(np.percentile(waited, at, method="inverted_cdf")) for at in (50, 99))
+        return {
+            "pods": count,
+            "made_per_s": count / took,
+            "p50_ms": p50,
+            "p99_ms": p99,
+            "max_ms": max(waited),
+            "cpu_ms_per_pod": cost / count * 1000,
+            "server_cpu_ms_per_pod": server / count * 1000,
+            "rss_mib": process_costs.peak_mib(pid),
+        }
+
+
+async def compare(chosen: argparse.Namespace) -> list[results.Row]:
+    """Run everything, the order of the systems reversed from run to run."""
+    contestants = [systems.ALL[name] for name in chosen.systems]
+    rows: list[results.Row] = []
+    async with scenario.furnished(nodes_for(max(chosen.rates), chosen.seconds)) as place:
+        bench = Bench(place, chosen.seconds)
+        for number, rate in itertools.product(range(1, chosen.runs + 1), chosen.rates):
+            for system in contestants if number % 2 else reversed(contestants):
+                rows.append(await bench.run(system, rate, number))
+                scenario.tell(f"run {number}: {TABLE.line(title(rows[-1]), rows[-1])}")
+    return rows
+
+
+def nodes_for(rate: float, seconds: float) -> int:
+    """Return how many nodes have a card for each pod."""
+    return math.ceil((rate * seconds + WARM) / bench_cluster.CARDS)
+
+
+# ---------------------------------------------------------------- what is printed
+
+
+def title(row: results.Row) -> str:
+    """Name the rows of one kind."""
+    return f"{row['rate']:g} a second: {systems.ALL[row['system']].title}"
+
+
+def medians(rows: Sequence[results.Row]) -> dict[tuple[float, str], results.Row]:
+    """Take the medians of each rate and system."""
+    kinds = dict.fromkeys((row["rate"], row["system"]) for row in sorted(rows, key=lambda row: row["rate"]))
+    return {
+        (rate, system): TABLE.medians([row for row in rows if (row["rate"], row["system"]) == (rate, system)])
+        for rate, system in kinds
+    }
+
+
+def bound(found: dict[tuple[float, str], results.Row]) -> tuple[str, bool] | None:
+    """Judge what is promised, where it was measured: the sentence, and whether it held."""
+    ours = found.get((BOUND_RATE, "berth"))
+    if ours is None:
+        return None
+    rival = found.get((BOUND_RATE, "kube-scheduler"))
+    most = max(1000 * BOUND_SECONDS, OF_THE_RIVAL * rival["p99_ms"] if rival else 0.0)
+    sentence = f"{BOUND_RATE:g} a second: p99 at most {most:.0f} ms ({ours['p99_ms']:.1f})"
+    return sentence, ours["p99_ms"] <= most
+
+
+def report(rows: Sequence[results.Row]) -> str:
+    """Write the table of medians, and whether the bound was kept."""
+    found = medians(rows)
+    lines = ["", TABLE.heads("median of the runs")]
+    for (rate, system), figures in found.items():
+        lines.append(TABLE.line(title({"rate": rate, "system": system}), figures))
+    if judged := bound(found):
+        sentence, held = judged
+        lines += ["", f"{sentence}: {'held' if held else 'NOT HELD'}"]
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Run, print and write the results; 1 where the bound was not kept."""
+    parser = argparse.ArgumentParser(prog="make bench SCENARIO=stream", description=__doc__)
+    parser.add_argument("--runs", type=int, default=1, help="runs of each system at each rate")
+    parser.add_argument("--rates", type=float, nargs="+", default=[200.0, 500.0], help="pods a second")
+    parser.add_argument("--seconds", type=float, default=60.0, help="for which pods come")
+    parser.add_argument("--systems", nargs="+", choices=CONTESTANTS, default=list(CONTESTANTS))
+    chosen = parser.parse_args()
+    if min(chosen.rates) <= 0 or chosen.seconds <= 0:
+        parser.error("a rate and the seconds must be more than 0")
+    rows = scenario.finish(compare(chosen))
+    print(report(rows))
+    results.write(RESULT, rows)
+    judged = bound(medians(rows))
+    return 0 if judged is None or judged[1] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
