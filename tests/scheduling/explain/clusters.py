@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from berth_crds import link_worths
 from berth_crds.vocabulary import Scope
-from berth_operator.scheduling import cycle, decisions, queued_pods
+from berth_operator.scheduling import cycle, decisions, explain, queued_pods
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import device_facts, node_topology, requests
 from berth_operator.scheduling.devices.device_facts import PhysicalDevice
@@ -371,3 +371,8 @@ def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
         np.array_equal(one["arrays"][key], other["arrays"][key]) for key in one["arrays"]
     )
     return arrays and all(one[key] == other[key] for key in ("names", "rows", "rest"))
+
+
+def asked(made: Inventory, pod: queued_pods.Candidate, *, all_nodes: bool = False) -> explain.Explanation:
+    """Explain with a search that remembers nothing."""
+    return explain.explain(Search(made), pod, policy=RULES, all_nodes=all_nodes)

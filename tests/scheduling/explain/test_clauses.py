@@ -169,9 +169,7 @@ def test_change(change: Change, text: str) -> None:
 )
 def test_advice(changes: list[Change], text: str) -> None:
     """How many nodes would take the pod is said where only the pod changes."""
-    pod = scenes.PICKY
-
-    assert explain.would_fit(explain.Advice(tuple(changes), pod.request, pod.demand, "n3", nodes=4)) == text
+    assert explain.would_fit(explain.Advice(tuple(changes), nodes=4)) == text
 
 
 def test_the_only_container_is_not_named() -> None:

@@ -54,3 +54,27 @@ def test_the_taint_of_a_cordon_is_a_cordon() -> None:
     assert scenes.said(inventory, scenes.cards()) == (
         "0/1 nodes are available: 1 is cordoned. Would fit if n1 were uncordoned."
     )
+
+
+@pytest.mark.parametrize(
+    ("stays", "would"),
+    [
+        pytest.param((), "GPU-n1-0 of n1 were freed", id="nobody else has a part of it"),
+        pytest.param((30,), "ml/a on n1 terminated", id="another pod stays on it"),
+    ],
+)
+def test_a_card_is_to_be_freed_only_by_all_that_have_it(stays: tuple[int, ...], would: str) -> None:
+    """Where one pod is in the way and another may stay, the card as a whole need not be freed."""
+    shares = {"a": 60, **dict(zip("b", stays, strict=False))}
+    holds = (
+        builders.hold(name, "n1", [builders.share(core=core, memory=builders.GIB)])
+        for name, core in shares.items()
+    )
+    inventory = builders.inventory(builders.node(), builders.device(cards=1), *holds)
+
+    said = [
+        change.clause() for one in scenes.told(inventory, scenes.part(65, 1)).advice for change in one.changes
+    ]
+
+    assert would in said
+    assert not [one for one in said if one.endswith("freed") and one != would]

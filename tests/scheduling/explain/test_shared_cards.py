@@ -10,6 +10,7 @@ import pytest
 from berth_crds import names
 from berth_crds.vocabulary import Scope
 from berth_operator.scheduling import queued_pods
+from berth_operator.scheduling.changes import Scenario
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts as nodes
@@ -53,9 +54,11 @@ def test_the_advice_is_what_a_pod_can_write() -> None:
     pod = dataclasses.replace(scenes.cards(), demand=demand)
 
     (advice,) = scenes.told(shared(), pod).advice
+    (change,) = advice.changes
 
-    assert advice.demand == nodes.Demand(device_resources=((names.NVIDIA_GPU_SHARED, 1),))
-    assert advice.request == scenes.pod(requests.Replicas(1)).request
+    advised = change.apply(Scenario(pod.request, pod.demand))
+    assert advised.demand == nodes.Demand(device_resources=((names.NVIDIA_GPU_SHARED, 1),))
+    assert advised.request == scenes.pod(requests.Replicas(1)).request
 
 
 REFUSED: Final[dict[str, queued_pods.Candidate]] = {

@@ -14,8 +14,7 @@ from berth_operator.scheduling import (
     questions,
     queued_pods,
 )
-from berth_operator.scheduling.changes import DropCondition, EndPods, FreeDevices, Precedence, Scenario
-from berth_operator.scheduling.constraints import asks, cards, reasons
+from berth_operator.scheduling.constraints import cards, reasons
 from berth_operator.scheduling.decisions import NodeReason, Reason
 from berth_operator.scheduling.deficits import Unit
 from berth_operator.scheduling.devices import allocator
@@ -25,12 +24,7 @@ from berth_operator.scheduling.nodes import affinity, taints
 from berth_operator.scheduling.nodes import facts as nodes
 from berth_operator.scheduling.search import Search
 from berth_operator.scheduling.what_if import node_survey, work_budget
-from scheduling.explain import clusters, spoken
-
-
-def asked(made: Inventory, pod: queued_pods.Candidate, *, all_nodes: bool = False) -> explain.Explanation:
-    """Explain with a search that remembers nothing."""
-    return explain.explain(Search(made), pod, policy=clusters.RULES, all_nodes=all_nodes)
+from scheduling.explain import clusters
 
 
 @clusters.PROPERTY
@@ -41,7 +35,7 @@ def test_node_is_listed_exactly_if_it_would_not_take_the_pod(
     """Search and explanation agree on every node: no refusal without cause, no cause without refusal."""
     able = clusters.takers(inventory, pod)
 
-    told = asked(inventory, pod)
+    told = clusters.asked(inventory, pod)
 
     known = sorted(info.name for info in inventory.each() if info.node is not None)
     assert [finding.node for finding in told.nodes] == [name for name in known if name not in able]
@@ -57,7 +51,7 @@ def test_counts_are_those_of_the_nodes(inventory: Inventory, pod: queued_pods.Ca
     fits = search.place(pod.request, pod.demand, policy=clusters.RULES) is not None
     cheap = reasons.count(inventory, question, search.refusals(question, clusters.RULES))
 
-    told = asked(inventory, pod, all_nodes=True)
+    told = clusters.asked(inventory, pod, all_nodes=True)
 
     found = collections.Counter((finding.reason, finding.detail) for finding in told.nodes)
     assert {(one.reason, one.detail): one.nodes for one in told.counts} == dict(found)
@@ -68,7 +62,7 @@ def test_counts_are_those_of_the_nodes(inventory: Inventory, pod: queued_pods.Ca
 @hypothesis.given(inventory=clusters.pictures(), pod=clusters.candidates())
 def test_reason_is_true_of_its_node(inventory: Inventory, pod: queued_pods.Candidate) -> None:
     """A node's reason is the first thing in the way: its place, its state, its devices, its resources."""
-    for finding in asked(inventory, pod, all_nodes=True).nodes:
+    for finding in clusters.asked(inventory, pod, all_nodes=True).nodes:
         info = inventory.node(finding.node)
         assert info is not None
         assert info.node is not None
@@ -121,7 +115,7 @@ def test_never_means_not_even_if_empty(inventory: Inventory, pod: queued_pods.Ca
     )
     content = dataclasses.replace(pod, demand=anywhere)
 
-    for finding in asked(inventory, pod, all_nodes=True).nodes:
+    for finding in clusters.asked(inventory, pod, all_nodes=True).nodes:
         if finding.never:
             assert not clusters.takes(_emptied(inventory, finding.node), content), finding
 
@@ -151,136 +145,6 @@ def _emptied(inventory: Inventory, name: str) -> Inventory:
     return made
 
 
-# ---------------------------------------------------------------- changes
-
-
-@clusters.PROPERTY
-@hypothesis.given(inventory=clusters.pictures(), pod=clusters.candidates(), all_nodes=st.booleans())
-@hypothesis.example(
-    # Here pods withhold cards of a node that has too many pods: if others ended, no card would be left.
-    inventory=clusters.picture(clusters.Dice(576460752303423488)),
-    pod=clusters.candidate(clusters.Dice(10829914)),
-    all_nodes=False,
-)
-@hypothesis.example(
-    # Here more of a card's compute is held than there is, and a share of its memory alone still fits.
-    inventory=clusters.picture(clusters.Dice(4496)),
-    pod=clusters.candidate(clusters.Dice(12128015)),
-    all_nodes=False,
-)
-def test_every_change_helps(inventory: Inventory, pod: queued_pods.Candidate, *, all_nodes: bool) -> None:
-    """After each proposed change the pod really fits, and on as many nodes as was said."""
-    for advice in asked(inventory, pod, all_nodes=all_nodes).advice:
-        then = dataclasses.replace(pod, request=advice.request, demand=advice.demand)
-        if advice.changes_pod_only:
-            able = clusters.takers(inventory, then)
-            assert advice.example in able
-            assert len(able) == advice.nodes if advice.exact else len(able) >= advice.nodes
-        else:
-            assert clusters.takes(_applied(inventory, advice), then), advice
-            sentence = explain.would_fit(advice)
-            if len(advice.changes) == 1 and advice.changes[0].precedence <= Precedence.END_PODS:
-                assert clusters.takes(spoken.done(inventory, sentence), pod), sentence
-
-
-def _applied(inventory: Inventory, advice: explain.Advice) -> Inventory:
-    """Return the node of the advice alone, after its changes."""
-    info, made = inventory.node(advice.example), Inventory()
-    assert info is not None
-    assert info.node is not None
-    holds = tuple(info.holds.values())
-    after = Scenario(
-        advice.request, advice.demand, info.node, info.device, info.agent_not_ready, holds, info.quarantine
-    )
-    for change in advice.changes:
-        after = change.apply(after) if change.node else after
-    made.put_node(after.node)
-    if after.device is not None:
-        made.put_device(after.device)
-        made.set_agent_not_ready(after.device.node, after.agent_not_ready)
-        made.set_quarantine(after.device.node, after.quarantine)
-    for hold in after.holds:
-        made.charge(hold)
-    return made
-
-
-@clusters.PROPERTY
-@hypothesis.given(inventory=clusters.pictures(), pod=clusters.candidates())
-def test_every_condition_that_helps_is_told(inventory: Inventory, pod: queued_pods.Candidate) -> None:
-    """Of the conditions on devices exactly those are proposed to be dropped that alone stand in the way."""
-    told = asked(inventory, pod, all_nodes=True)
-    hypothesis.assume(not told.fits)
-
-    single = [one.changes[0] for one in told.advice if len(one.changes) == 1]
-    dropped = {change.field for change in single if isinstance(change, DropCondition)}
-
-    assert dropped == {field for field in _FIELDS if clusters.takers(inventory, _relaxed(pod, field))}
-
-
-_FIELDS = {
-    **dict.fromkeys(["models", "avoid_models", "uuids", "avoid_uuids"], ("conditions", frozenset())),
-    **dict.fromkeys(["pattern", "avoid_pattern"], ("conditions", "")),
-    **dict.fromkeys(["memory_at_least", "free_memory_at_least"], ("conditions", 0)),
-    "scope": ("grouping", None),
-    **dict.fromkeys(["joint", "exclusive", "labels", "function_labels"], ("grouping", ())),
-    "card_labels": ("conditions", ()),
-}
-
-
-def _relaxed(pod: queued_pods.Candidate, field: str) -> queued_pods.Candidate:
-    part, nothing = _FIELDS[field]
-    changed = dataclasses.replace(getattr(pod.request, part), **{field: nothing})
-    return dataclasses.replace(pod, request=dataclasses.replace(pod.request, **{part: changed}))
-
-
-@clusters.PROPERTY
-@hypothesis.given(inventory=clusters.pictures(), pod=clusters.candidates())
-@hypothesis.example(
-    # Here the largest node had one card when nodes were last compared, and has three now.
-    inventory=clusters.picture(clusters.Dice(1100757919)),
-    pod=clusters.candidate(clusters.Dice(1219129)),
-)
-def test_fewer_cards_are_as_many_as_fit(inventory: Inventory, pod: queued_pods.Candidate) -> None:
-    """The number that is proposed in place of a larger one is the largest that fits."""
-    hypothesis.assume(len(pod.request.containers) == 1 and len(pod.request.containers[0].asks) == 1)
-    ask = pod.request.containers[0].asks[0]
-    for (change, *_), advice in ((one.changes, one) for one in asked(inventory, pod, all_nodes=True).advice):
-        if len(advice.changes) == 1 and isinstance(change, asks.AskLess) and change.field == "count":
-            for count in range(change.deficit.free + 1, ask.count):
-                larger = dataclasses.replace(ask, count=count)
-                container = dataclasses.replace(pod.request.containers[0], asks=(larger,))
-                request = dataclasses.replace(pod.request, containers=(container,))
-                served = tuple((name, count) for name, _ in pod.demand.device_resources)
-                demand = dataclasses.replace(pod.demand, device_resources=served)
-                assert not clusters.takers(
-                    inventory, dataclasses.replace(pod, request=request, demand=demand)
-                )
-
-
-@clusters.PROPERTY
-@hypothesis.given(inventory=clusters.pictures(), pod=clusters.candidates())
-@hypothesis.example(
-    # Here a victim is needed only beside another that is not: a card that is unused is withheld.
-    inventory=clusters.picture(clusters.Dice(644818)),
-    pod=clusters.candidate(clusters.Dice(9478)),
-)
-@hypothesis.example(
-    inventory=clusters.picture(clusters.Dice(644818)),
-    pod=clusters.candidate(clusters.Dice(75014)),
-)
-def test_no_pod_is_ended_without_need(inventory: Inventory, pod: queued_pods.Candidate) -> None:
-    """Of the pods that would have to end, none can be left out."""
-    for advice in asked(inventory, pod).advice:
-        (change, *others) = advice.changes
-        if isinstance(change, EndPods | FreeDevices) and not others:
-            for needed in change.holds:
-                made = clusters.alone(inventory, change.node)
-                for hold in change.holds:
-                    if hold is not needed:
-                        made.release(hold.uid)
-                assert not clusters.takes(made, pod)
-
-
 # ---------------------------------------------------------------- the nearest
 
 
@@ -288,7 +152,7 @@ def test_no_pod_is_ended_without_need(inventory: Inventory, pod: queued_pods.Can
 @hypothesis.given(inventory=clusters.pictures(), pod=clusters.candidates())
 def test_figures_of_the_nearest_are_true(inventory: Inventory, pod: queued_pods.Candidate) -> None:
     """The card that is nearest has as much free as is said, and less than is wanted."""
-    nearest = asked(inventory, pod).nearest
+    nearest = clusters.asked(inventory, pod).nearest
     info = inventory.node(nearest.node) if nearest is not None else None
     if nearest is None or info is None:
         return
@@ -304,7 +168,7 @@ def test_figures_of_the_nearest_are_true(inventory: Inventory, pod: queued_pods.
 @hypothesis.given(inventory=clusters.pictures(), pod=clusters.candidates())
 def test_nobody_is_left_without_a_word(inventory: Inventory, pod: queued_pods.Candidate) -> None:
     """Where no change helps, the nearest is told, unless all nodes refuse for the same one thing."""
-    told = asked(inventory, pod)
+    told = clusters.asked(inventory, pod)
     hypothesis.assume(told.total and not told.fits and not told.advice)
 
     assert told.nearest is not None or len(told.counts) == 1
@@ -314,7 +178,7 @@ def test_nobody_is_left_without_a_word(inventory: Inventory, pod: queued_pods.Ca
 @hypothesis.given(inventory=clusters.pictures(), pod=clusters.candidates())
 def test_all_that_is_in_the_way_is_true(inventory: Inventory, pod: queued_pods.Candidate) -> None:
     """Of the things in the way of the nearest node each is so, and one of them is the node's reason."""
-    nearest = asked(inventory, pod).nearest
+    nearest = clusters.asked(inventory, pod).nearest
     hypothesis.assume(nearest is not None and nearest.whys)
     assert nearest is not None
     info = inventory.node(nearest.node)
@@ -339,7 +203,7 @@ def test_nothing_changes(inventory: Inventory, pod: queued_pods.Candidate, *, al
     """To explain is to read: not a number, not a name and not a version is another afterwards."""
     before = clusters.state(inventory)
 
-    asked(inventory, pod, all_nodes=all_nodes)
+    clusters.asked(inventory, pod, all_nodes=all_nodes)
 
     assert clusters.same(clusters.state(inventory), before)
 
@@ -360,7 +224,7 @@ def test_equal_clusters_give_equal_words(inventory: Inventory, pod: queued_pods.
         if info.node is not None:
             again.put_node(info.node)
 
-    one, other = asked(inventory, pod), asked(again, pod)
+    one, other = clusters.asked(inventory, pod), clusters.asked(again, pod)
 
     assert one == other
     assert explain.sentence(one, pod) == explain.sentence(other, pod)
@@ -379,7 +243,7 @@ def test_remembering_search_changes_nothing(inventory: Inventory, pod: queued_po
 
     told = explain.explain(search, pod, policy=clusters.RULES)
 
-    assert told == asked(inventory, pod)
+    assert told == clusters.asked(inventory, pod)
 
 
 @clusters.PROPERTY
@@ -388,7 +252,7 @@ def test_every_explanation_can_be_said(
     inventory: Inventory, pod: queued_pods.Candidate, *, all_nodes: bool
 ) -> None:
     """Each has a sentence that an event can carry, a table, and a message for each refusal."""
-    told = asked(inventory, pod, all_nodes=all_nodes)
+    told = clusters.asked(inventory, pod, all_nodes=all_nodes)
 
     sentence, table = explain.sentence(told, pod), explain.table(told)
 

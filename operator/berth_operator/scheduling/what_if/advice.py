@@ -21,8 +21,7 @@ from berth_operator.scheduling.changes import Change, EndPods, ProposedChange, S
 from berth_operator.scheduling.constraints import registry
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.devices import allocator, requests
-from berth_operator.scheduling.nodes import facts
+from berth_operator.scheduling.devices import allocator
 from berth_operator.scheduling.what_if import trials, victims, work_budget
 from berth_operator.scheduling.what_if.node_survey import NodeSurvey
 
@@ -33,16 +32,12 @@ REPAIRABLE = (Reason.SILENT, Reason.SOURCE_FAILED, Reason.QUARANTINED, Reason.NO
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Advice:
-    """Changes that together let the pod in, and its request once they are made.
+    """Changes that together let the pod in.
 
-    `nodes` is how many nodes would take it then; there may be more where that is not `exact`. `example`
-    is the first of them by name.
+    `nodes` is how many nodes would take it then; there may be more where that is not `exact`.
     """
 
     changes: tuple[Change, ...]
-    request: requests.Request
-    demand: facts.Demand
-    example: str
     nodes: int = 1
     exact: bool = False
 
@@ -93,9 +88,8 @@ def _tried_on_all_nodes(survey: NodeSurvey, proposal: ProposedChange) -> Advice 
     change = cheapest(proposal, lambda change: bool(feasible(change).rows))
     if change is None:
         return None
-    found, after = feasible(change), change.apply(scenario)
-    example = survey.node(found.rows[0]).name
-    return Advice((change,), after.request, after.demand, example, len(found.rows), found.exact)
+    found = feasible(change)
+    return Advice((change,), len(found.rows), found.exact)
 
 
 def _node_changes(survey: NodeSurvey, shortfalls: Shortfalls) -> Iterator[Advice]:
@@ -128,15 +122,15 @@ def _rows_to_try(survey: NodeSurvey) -> Iterable[int]:
 def cheapest_combination(
     survey: NodeSurvey, rows: Iterable[int], shortfalls: Shortfalls
 ) -> tuple[Advice, ...]:
-    """Return the cheapest two changes that let the pod in on one of these nodes, or one where one suffices.
+    """Return the cheapest two changes that let the pod in on the first of these nodes where any two do.
 
-    `single_changes` tries each type of change on few nodes only, so one may still suffice here.
+    One, where one suffices: `single_changes` tries each type of change on few nodes only.
     """
     for row in itertools.islice(rows, work_budget.NODES_FOR_PAIRS):
         sets = (_helpful_combinations(survey, row, shortfalls, count) for count in (1, 2))
         found = next(filter(None, sets), ())
         if found and not survey.budget.exhausted:
-            return (min(found, key=lambda advice: round(advice.cost, 6)),)
+            return cheapest_first(found)[:1]
     return ()
 
 
@@ -175,8 +169,7 @@ def _try_on_node(
         chosen = [victims.freeing_devices_instead(survey, row, chosen[0])]
     if survey.budget.exhausted:
         return None  # The cheapest variants were perhaps not found.
-    after = _with_changes(before, chosen)
-    return Advice(tuple(chosen), after.request, after.demand, before.node.name)
+    return Advice(tuple(chosen))
 
 
 def _helps_as_replacement(
@@ -209,9 +202,9 @@ def _without_unneeded(
 ) -> Change:
     """Return a change without those of these parts that are not needed; some are known to be `needed`.
 
-    Dropping one part can make another unnecessary that was needed before, so the needed ones are tried again
-    after each drop. For example, where all cards without a holder are withheld, a card whose pods all end is
-    withheld as well; if one of them stays, the rest of the card can be used.
+    Dropping one part can make another unnecessary that was needed before, so those that were needed before
+    the last drop are tried again. For example, where all cards without a holder are withheld, a card whose
+    pods all end is withheld as well; if one of them stays, the rest of the card can be used.
     """
     again: Sequence[Any] = ()
     for part in parts:

@@ -1,8 +1,9 @@
-"""The victims: pods of a node whose end would let the waiting pod in, none of them superfluous.
+"""The victims: pods of a node whose end would let the waiting pod in.
 
 Nothing is preempted: this is advice, and priority plays no part in it. The pods are taken in the order of
-`trials.order_of_victims`, so a smaller set of other pods might do. If freeing only the devices that the
-waiting pod would get is enough, that is proposed instead, for the victims may hold more.
+`trials.order_of_victims`, so a smaller set of other pods might do; `advice` leaves out those that need not
+end. If freeing only the devices that the waiting pod would get is enough, that is proposed instead, for the
+victims may hold more.
 """
 
 from collections.abc import Iterator
@@ -15,23 +16,27 @@ from berth_operator.scheduling.what_if.node_survey import NodeSurvey
 
 def remedies(scenario: Scenario) -> Iterator[ProposedChange]:
     """Yield a proposal to end pods, first those that share their devices with the fewest others."""
-    holds = scenario.holds[: work_budget.PODS_TRIED]
-    if holds:
-        name = scenario.node.name
-        yield ProposedChange(
-            [changes.EndPods(node=name, holds=holds[:count]) for count in range(1, len(holds) + 1)]
-        )
+    return changes.to_end(scenario.node.name, scenario.holds[: work_budget.PODS_TRIED])
 
 
 def freeing_devices_instead(
     survey: NodeSurvey, row: int, change: changes.EndPods
 ) -> changes.EndPods | changes.FreeDevices:
-    """Return a change that frees only the devices the pod would get, if that is enough; else this one."""
+    """Return a change that frees only the devices the pod would get, if that is enough; else this one.
+
+    Nor is it proposed where pods that stay have a part of these devices, which they would have to free, too.
+    """
     before = trials.scenario(survey, row)
-    granted = trials.granted_devices(survey, change.apply(before))
-    held = {share.uuid: share for hold in change.holds for share in hold.shares if share.uuid in granted}
-    shares = [DeviceRef(uuid, one.minor, one.core, one.memory, one.type) for uuid, one in held.items()]
-    shares.sort(key=lambda share: (share.minor, share.uuid))
-    cost = len(shares) / max(1, len(granted))
-    freed = changes.FreeDevices(node=change.node, cost=cost, holds=change.holds, devices=tuple(shares))
-    return freed if shares and trials.fits(survey, freed.apply(before)) else change
+    after = change.apply(before)
+    granted = trials.granted_devices(survey, after)
+    shares = {share.uuid: share for hold in change.holds for share in hold.shares if share.uuid in granted}
+    if not shares or any(share.uuid in shares for hold in after.holds for share in hold.shares):
+        return change
+    devices = [DeviceRef(share.uuid, share.minor, type=share.type) for share in shares.values()]
+    freed = changes.FreeDevices(
+        node=change.node,
+        cost=len(devices) / len(granted),
+        holds=change.holds,
+        devices=tuple(sorted(devices, key=lambda one: (one.minor, one.uuid))),
+    )
+    return freed if trials.fits(survey, freed.apply(before)) else change
