@@ -322,7 +322,7 @@ def test_why_not_is_told_of_what_is_asked_for_there() -> None:
     )
     fill(inventory, by_gpu())
     assert scenes.said(inventory, by_gpu()) == (
-        "0/1 nodes are available: 1 has too few free replicas. Would fit if GPU-n1-0 of n1 were freed."
+        "0/1 nodes are available: 1 has too few free replicas. Would fit if ml/p0 on n1 terminated."
     )
 
     of_instances = builders.inventory(builders.node(), cut())

@@ -17,8 +17,8 @@ card for it or not. A few refused pods are also retried whenever there is a card
 freed card must not make the server answer hundreds of dry runs before it binds others. Once a dry run
 is accepted, all pods of that namespace are tried at once. Time comes in as a number; no clock is read.
 
-A bind without an answer is another matter: `bind_sender` sends it again. `queued_pods.pause` says how long a
-pod waits that the nodes refused.
+A bind without an answer is another matter: `bind_sender` sends it again. How long a pod waits until it is
+tried again, whoever refused it, is in `queued_pods.pause`.
 """
 
 import collections

@@ -22,7 +22,8 @@ SEARCH_SECONDS: Final = 0.01  # The part of DECIDE_SECONDS that one pod may sear
 # The part of DECIDE_SECONDS in which pods are tried in the order of the queue. The rest is for those that
 # would never be reached in this order (`scheduling.rotation`).
 IN_ORDER_SECONDS: Final = 0.01
-# No diagnosis is begun in the last 15 ms of this, and each has a time limit of its own (`waiting_reasons`).
+# No diagnosis is begun in the last 15 ms of this, so none where deciding took more than half of it; each has
+# a time limit of its own (`waiting_reasons`).
 ROUND_SECONDS: Final = 0.03
 
 
@@ -51,8 +52,8 @@ class Loop:
         """Make a round whenever something has happened or is due."""
         while True:
             await self._wait_for_events()
-            # Until enough binds are answered, any pause that the server asked for is over, and the lead is
-            # confirmed: before that, decisions would only wait.
+            # Nothing is decided while too many binds are unanswered, the server has asked for a pause, or the
+            # lead is not confirmed: the binds would only wait.
             await self.binder.wait_until_it_may_bind()
             self.round()
 
@@ -64,8 +65,8 @@ class Loop:
         self.binder.resume_due(started)
         round_decisions = self._schedule(started)
         self._records.record_round(self._ledger, round_decisions, started=started, ended=self._clock())
-        # All binds are assumed before anything is reported, so that reasons describe what is left after
-        # them. The reporter also tells the backlog which pods must wait.
+        # All binds but those that need a dry run first are assumed before anything is reported, so that
+        # reasons describe what is left after them. The reporter also tells the backlog which pods must wait.
         self.reporter.report_round(
             (decision for decision, _ in round_decisions), until=started + ROUND_SECONDS
         )

@@ -1,7 +1,8 @@
 """The watchdog: which agents are ready, unknown or silent.
 
 It receives every Lease and Device, judges agents once a second and at each renewal, and informs the
-ledger. The Device's Ready condition is written by the reconciler, from the summaries of nodes.
+ledger. The Device's Ready condition is written by the reconciler, from the summaries of nodes. The GpuPods
+of a node whose agent is silent stay as they are: the pods still hold what these say.
 """
 
 import asyncio

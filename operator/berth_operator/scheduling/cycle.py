@@ -6,10 +6,11 @@ the server has just refused binds it first sends a dry run, and charges nothing 
 the next pod may get the same cards. The backlog learns after the round, from the engine's reporter, which
 pods must wait. `simulate` charges binds itself, and releases them before it returns.
 
-A pod's `request` is what it asks of devices, its `demand` what it asks of the node itself (cpu, memory,
-labels, and extended resources such as nvidia.com/gpu), and its `question` both together (`questions`).
-Its `need` sums the request up in numbers, for the filters. A pod needs a `device search` where these do not
-tell whether a node fits: then combinations of the node's devices are tried (`search`).
+A pod's `request` is what it asks of devices, its `demand` all else that it requires or prefers (cpu, memory,
+extended resources such as nvidia.com/gpu, labels of the node, volumes, other pods), and its `question` both
+together (`questions`). Its `need` sums the request up in numbers, for the filters. A pod needs a `device
+search` where these do not tell whether a node fits: then combinations of the node's devices are tried
+(`search`).
 
 Pods are tried in order. Those that would never be reached in this order have turns in the last part of the
 round (`rotation`). A node is reserved for a pod if the node has gained room, or has come to suit it, since
@@ -113,9 +114,9 @@ def schedule(
     search.inventory.refresh_supply()  # The totals of the cluster, on which scores depend.
     if not backlog:
         return
-    # What strategies learn from all pods, the inventory computes now and remembers. Otherwise the search of
-    # the first pod would pay for it.
-    search.inventory.demand_model()
+    # What strategies learn from all pods is worked out now and remembered by the inventory: else the search
+    # of the first pod would pay for it.
+    _ = search.inventory.demand_model()
     refused: RefusedQuestions = {}
     time = limits.time
     budget = DeviceSearchBudget(time)
@@ -174,7 +175,7 @@ class DeviceSearchBudget:
     def effort_for(self, candidate: queued_pods.Candidate, *, out_of_order: bool) -> Effort | None:
         """Return the effort for a pod; None if it needs a search and too little is left.
 
-        The first pod that needs a search always gets one, and so does the first of those out of order.
+        The first pod that needs a search always gets what is left, and the first out of order gets enough.
         """
         if out_of_order and not self._out_of_order_begun:
             self._out_of_order_begun, self._searched = True, False
@@ -200,7 +201,7 @@ def simulate(
     *,
     limit: int = DEFAULT_LIMITS.pods_in_order,
 ) -> list[decisions.Decision]:
-    """Return the decisions for the pods whose turn it is, and leave everything as it was."""
+    """Return the decisions for the pods whose turn it is; what was charged for them is released again."""
     found: list[decisions.Decision] = []
     charged: list[str] = []
     try:
@@ -263,13 +264,13 @@ def _decide(
         if found is not None:
             return decisions.Bind(candidate.uid, found)
         question = questions.of(candidate.request, candidate.demand)
-        # All other nodes refuse it, as far as they were searched. If a reserved one may take it, it stays
+        # No node that is not reserved takes it, as far as they were searched. If a reserved one may, it stays
         # active.
         searched_all = question.need.filters_suffice or not effort.cut_short
         if searched_all and search.may_place(question, policy, reserved_nodes):
             return None
-    # With reserved nodes this finds reasons and no placement: these refuse the pod, too (`may_place`), or no
-    # effort is left.
+    # If there are reserved nodes, none takes the pod (`may_place`), or the effort is used up: this only
+    # collects the reasons then.
     return decision_for(search, candidate, policy, refused, effort)
 
 

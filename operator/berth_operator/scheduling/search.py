@@ -127,7 +127,7 @@ class Search:
         return positions
 
     def _positions_refused_for_pods(self, question: questions.Question) -> node_table.Numbers:
-        """Return the positions of the nodes that refuse because of pods elsewhere."""
+        """Return the positions of the nodes that refuse because of other pods, there or elsewhere."""
         if question.demand.other_pods is None:
             return NO_POSITIONS
         inventory = self.inventory
@@ -358,7 +358,7 @@ class Search:
 
 
 def _without_other_pods(question: questions.Question) -> questions.Question:
-    """Return the question without what is asked of pods elsewhere, of which nothing is remembered."""
+    """Return the question without what is asked of other pods, of which nothing is remembered."""
     if question.demand.other_pods is None:
         return question
     return dataclasses.replace(question, demand=dataclasses.replace(question.demand, other_pods=None))

@@ -36,14 +36,7 @@ ExcludedScores = tuple[node_table.Numbers, node_table.Scores]  # Positions of no
 class CachedScores:
     """The scores of all nodes for one question, by position, as of a version of the node table.
 
-    They are void under another policy or demand model.
-
-    `slot` is the first device to try on a node, `has_slots` whether the strategy names one. `reasons` has
-    why nodes refused that were searched, by row; `reasons_by_class` the same by equivalence class.
-    `undecided_by_row` counts the searches of a node since it changed that ended without an answer.
-    `preferences` are the names of those that count, as of `preference_version` of what nodes say; `raw` has
-    the figures of those of them that depend on each node alone, and `passes` is, where there are any, which
-    nodes pass the filters, fit or not.
+    They are void under another policy or demand model. What single nodes answered is kept by row.
     """
 
     question: questions.Question
@@ -51,19 +44,22 @@ class CachedScores:
     scorer: node_scores.Scorer
     model: DemandModel
     score: node_table.Scores
-    slot: node_table.Numbers
+    slot: node_table.Numbers  # The first device to try on a node, where the strategy names one (`has_slots`).
     version: int
     score_epoch: int  # Of the inventory: when it has risen, these scores are void.
     # Where they depend on the measured load: as of which version of its log, else None.
     load_version: int | None = None
     volume_version: int = 0  # Of the volumes, where the pod has claims.
     has_slots: bool = False
-    preference_version: int = -1
+    # The preferences that apply, by name, as of a version of what nodes say.
     preferences: tuple[str, ...] = ()
+    preference_version: int = -1
+    # The figures of those that depend on each node alone, before they are weighed.
     raw: dict[str, node_table.Scores] = dataclasses.field(default_factory=dict)
-    passes: node_table.Mask | None = None
-    reasons: dict[int, NodeReason] = dataclasses.field(default_factory=dict)
+    passes: node_table.Mask | None = None  # The nodes that pass the filters; only if a preference applies.
+    reasons: dict[int, NodeReason] = dataclasses.field(default_factory=dict)  # Of nodes that were searched.
     reasons_by_class: dict[Hashable, NodeReason] = dataclasses.field(default_factory=dict)
+    # How many searches of a node ended without an answer since it changed.
     undecided_by_row: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
     weighed: int = 0  # Bytes, when the search last counted them.
 

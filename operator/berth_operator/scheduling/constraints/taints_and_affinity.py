@@ -1,7 +1,7 @@
 """Whether the pod may run on the node: cordon, taints, features of its kubelet, node selector, node affinity.
 
-The reasons are made in `node_selection_reasons`: they depend on nothing but the node's name, labels, taints
-and features, so the inventory remembers them until one of these changes.
+The reasons are made in `node_selection_reasons`: they depend on nothing but the node's name, cordon, labels,
+taints and features, so the inventory remembers them until one of these changes.
 """
 
 import abc
@@ -158,7 +158,7 @@ def obstacles(node: facts.Node, node_selection: facts.NodeSelection) -> dict[cha
         if taint.key == facts.UNSCHEDULABLE_TAINT:
             found[Uncordon(node=node.name)] = Reason.NODE_CORDONED, ""
         else:
-            # One toleration covers all effects.
+            # One toleration covers all effects, so taints that differ in nothing else are one obstacle.
             found[Tolerate(taint=dataclasses.replace(taint, effect=""))] = Reason.TAINTED, taint.key
     if missing := node_selection.missing_feature(node):
         found[DropFeature(feature=missing)] = Reason.FEATURE_MISSING, missing

@@ -1,7 +1,8 @@
 """Pods counted by domain: the nodes that have the same value of a label, such as a zone, are one domain.
 
 What topology spread and pod affinity share. Nodes are rows, the domains of a label are numbered from 1, and 0
-stands for no domain: the node does not have the label, or does not count.
+stands for no domain: the node does not have the label, or does not count. Everything is of all rows of the
+inventory, not only of those that are queried: pods on other nodes count.
 """
 
 import numpy as np
@@ -14,7 +15,10 @@ NO_DOMAIN = 0
 
 
 def domains(query: Query, key: str) -> node_table.Numbers:
-    """Return the domain of each row by a label; without a key each row is a domain of its own."""
+    """Return the domain of each row by a label.
+
+    A term that could not be read has no key (`translate.other_pods.UNREAD`): for it each row is a domain.
+    """
     if not key:
         return np.arange(1, query.inventory.size + 1)
     return query.inventory.node_labels().of(key).codes

@@ -3,12 +3,11 @@
 By the rules of kube-scheduler. In each domain the pods of the pod's namespace count that the constraint
 selects and that are not being deleted, on the nodes that have the labels of all constraints and that the
 constraint's policies do not leave out. A domain may be ahead of the one with the fewest by `maxSkew`, the pod
-itself included; of fewer domains than `minDomains` the fewest are none. A selector without any expression
-selects the pod itself, but counts no other.
+itself included. If there are fewer domains than `minDomains`, the fewest count as 0. A selector without any
+expression selects the pod itself, but counts no other.
 """
 
 import dataclasses
-import itertools
 from collections.abc import Iterable, Iterator
 from typing import ClassVar, Final
 
@@ -109,13 +108,15 @@ def resolvable(query: Query) -> Iterator[Objection]:
         skew = skews(query, constraint).skew[query.rows]
         too_large = skew > constraint.max_skew
         figures = np.unique(skew[too_large]).tolist()[:MOST_FIGURES]
-        for this, following in itertools.pairwise([*figures, None]):
-            more = skew >= this if following is None else skew == this
-            yield Objection(too_large & more, Reason.TOPOLOGY_SPREAD, _figures(constraint, this))
+        for this in figures:
+            yield Objection(skew == this, Reason.TOPOLOGY_SPREAD, _figures(constraint, f"skew {this}"))
+        if figures and (larger := skew > figures[-1]).any():
+            text = _figures(constraint, f"skew over {figures[-1]}")
+            yield Objection(larger, Reason.TOPOLOGY_SPREAD, text)
 
 
-def _figures(constraint: facts.SpreadConstraint, skew: int) -> str:
-    return f"{clipped(constraint.topology_key)}: skew {skew}, maxSkew {constraint.max_skew}"
+def _figures(constraint: facts.SpreadConstraint, skew: str) -> str:
+    return f"{clipped(constraint.topology_key)}: {skew}, maxSkew {constraint.max_skew}"
 
 
 def gaps(query: Query) -> Iterator[node_table.Scores]:
@@ -182,7 +183,7 @@ def relaxations(failed: FailedPlacement) -> Iterator[changes.ProposedChange]:
 
 
 def remedies(scenario: changes.Scenario, _: object) -> Iterator[changes.ProposedChange]:
-    """Propose to end pods of the node that are counted."""
+    """Propose to end pods of the node that a constraint selects; a trial tells whether that helps."""
     others = scenario.demand.other_pods
     for constraint in others.spread if others is not None else ():
         counts = test_of(constraint.selector.expressions)

@@ -26,7 +26,7 @@ from berth_operator.scheduling.what_if.work_budget import WorkBudget
 class FeasibleNodes:
     """The nodes that would take the pod, by row, in the order of their names.
 
-    `exact` is whether every node that might take it was checked.
+    `exact` is whether none was left out because the limit of searches was reached.
     """
 
     rows: tuple[int, ...]

@@ -35,14 +35,14 @@ from berth_operator.scheduling.what_if import work_budget
 from berth_operator.scheduling.what_if.feasibility import FeasibilityChecker
 from berth_operator.scheduling.what_if.work_budget import WorkBudget
 
-NODE_SELECTION: Final = frozenset(
+# Lifted by a change of the Node object: its labels, taints, cordon or kubelet.
+OF_NODE_OBJECT: Final = frozenset(
     {
         Reason.NODE_CORDONED,
         Reason.TAINTED,
         Reason.FEATURE_MISSING,
         Reason.SELECTOR_MISMATCH,
         Reason.SPREAD_LABEL_MISSING,
-        Reason.NO_NODES,
     }
 )
 # Such as NOT_PUBLISHED and SILENT.
@@ -63,7 +63,8 @@ class ChangeNeeded(enum.IntEnum):
 class NodeSurvey:
     """The reasons of all nodes, by row; masks and numbers are as long as the inventory has rows.
 
-    `reason_index` is the position of a node's reason in `node_reasons`, whose first is None: the node fits.
+    `reason_index` is the place of a node's reason in `node_reasons`. The first is None: the node fits, or the
+    row has no node (`has_node`).
     """
 
     inventory: Inventory
@@ -119,7 +120,7 @@ class NodeSurvey:
     @functools.cached_property
     def change_needed(self) -> node_table.Numbers:
         """What each node needs most, as a `ChangeNeeded`."""
-        changes = self.with_reason(NODE_SELECTION | AGENT_REASONS)
+        changes = self.with_reason(OF_NODE_OBJECT | AGENT_REASONS)
         of_node = np.where(changes, ChangeNeeded.OF_NODE_OR_AGENT, ChangeNeeded.OF_USE_OR_DEVICES)
         needed: node_table.Numbers = np.where(self.never_fits, ChangeNeeded.OF_HARDWARE, of_node)
         return needed
@@ -182,7 +183,8 @@ def _search_passing_nodes(
     unsure = set(np.flatnonzero(passing).tolist())
     if request.need.filters_suffice or not request.need.any_device:
         # Where devices are asked for, nodes are searched until one confirms the filters; then all that pass
-        # count as fitting. That is a simple search on the first node, or on few.
+        # count as fitting. That takes few simple searches, which no limit of steps may cut short: the filters
+        # can tell of every node.
         time_limited_only = WorkBudget(
             Effort(work_budget.NO_LIMIT, budget.effort.expired), unlimited_nodes=True
         )

@@ -1,8 +1,9 @@
 """One node as it would be after a change, and whether the pod then fits there.
 
-Only this node and its pods are copied, and searched by a Search of their own. So a trial leaves the inventory
-as it was, remembers nothing, and shows what the real search would do. Each trial is charged to the budget,
-because it costs as much as placing a pod.
+Only this node and its pods are copied, and searched by a Search of their own. So a trial remembers nothing,
+and shows what the real search would do. What the pod requires of other pods is asked of the real inventory;
+for that time the pods that end are taken out of its index. Each trial is charged to the budget, because it
+costs as much as placing a pod.
 """
 
 import collections
@@ -64,8 +65,7 @@ def inventory_of(survey: NodeSurvey, scenario: Scenario) -> Inventory:
 def place(survey: NodeSurvey, scenario: Scenario) -> decisions.Placement | None:
     """Return the placement of the pod, if it fits; None once the budget is exhausted.
 
-    What the pod requires of other pods is asked of the inventory itself, which the copy lacks, as if those
-    that end in the scenario were not there.
+    What the pod requires of other pods is asked of the real inventory, since the copy has one node only.
     """
     question = questions.of(scenario.request, scenario.demand)
     if survey.budget.exhausted:

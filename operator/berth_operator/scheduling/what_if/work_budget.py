@@ -13,15 +13,16 @@ from berth_operator.scheduling import search
 from berth_operator.scheduling.changes import Scenario
 from berth_operator.scheduling.devices.search_effort import Effort
 
-STEPS_FOR_ALL_NODES: Final = 40_000  # Where all nodes are to be diagnosed; else `search_effort.MOST_STEPS`.
+STEPS_FOR_ALL_NODES: Final = 40_000  # Where all nodes are to be diagnosed and nobody waits.
 SURVEY_FRACTION: Final = 0.4  # What the survey may use, which finds out which nodes refuse and why.
 DIAGNOSIS_FRACTION: Final = 0.5  # What the diagnosis of single devices may use of the rest.
 # What is tried at most, whatever steps are left.
-# The nearest nodes, and the same number again as examples of reasons (`explain.diagnosis`).
+# The nearest nodes that are diagnosed or on which changes are tried, and as many examples of reasons again
+# (`explain.diagnosis`).
 NODES_DIAGNOSED: Final = 8
-NODES_TRIED: Final = 4  # The nodes on which one type of change is tried.
+NODES_TRIED: Final = 4  # The nodes on which one type of change, or the repair of one reason, is tried.
 NODES_FOR_PAIRS: Final = 2  # The nodes on which two changes are tried together.
-PODS_TRIED: Final = 16  # The pods of one node whose end is tried.
+PODS_TRIED: Final = 16  # The pods of one node whose end is tried for its room or devices.
 SEARCHES: Final = 96  # Searches of nodes where the filters cannot tell whether a changed pod fits.
 SEARCHES_PER_CHANGE: Final = 8  # The same for one changed pod.
 NO_LIMIT: Final = 1 << 40
