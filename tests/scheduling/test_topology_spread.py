@@ -6,7 +6,8 @@ import pytest
 
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import explain
-from berth_operator.scheduling.decisions import ClusterEvent, Wait
+from berth_operator.scheduling.constraints import topology_spread
+from berth_operator.scheduling.decisions import ClusterEvent, Reason, Wait
 from berth_operator.scheduling.search import Search
 from scheduling import plain_pod_rules
 from scheduling.placements import RULES
@@ -194,6 +195,20 @@ def test_what_a_pod_is_told() -> None:
         f"({ZONE}: skew 2, maxSkew 1); "
         f"1 didn't match pod topology spread constraints (missing label {ZONE})"
     )
+
+
+def test_many_different_skews_are_not_told_apart() -> None:
+    """The nodes that are further ahead than the eighth figure are one count, which says so."""
+    zones = range(1, topology_spread.MOST_FIGURES + 3)
+    pods = (web(f"w{zone}-{number}", f"n{zone}") for zone in zones for number in range(zone))
+    both = Both(node("n0", "0", taints=["x"]), *(node(f"n{zone}", f"{zone}") for zone in zones), *pods)
+    waiting = candidate(asking(spread()))
+
+    found = explain.explain(Search(both.inventory), waiting, policy=RULES)
+
+    told = {one.detail: one.nodes for one in found.counts if one.reason is Reason.TOPOLOGY_SPREAD}
+    first = {f"{ZONE}: skew {skew}, maxSkew 1": 1 for skew in range(2, 10)}
+    assert told == {**first, f"{ZONE}: skew over 9, maxSkew 1": 2}
 
 
 def test_what_would_help() -> None:
