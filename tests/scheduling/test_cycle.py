@@ -280,7 +280,7 @@ def timed(now: clock.Ticking, *waiting: queued_pods.Candidate, ends: float = 9.0
     used = [builders.share(0, at=name, core=0, memory=at) for at, name in enumerate(names, 1)]
     holds = [builders.hold(name, name, [share]) for name, share in zip(names, used, strict=True)]
     search = Search(builders.inventory(*builders.nodes(30, cards=8), *holds))  # No two nodes are alike.
-    limits = cycle.RoundLimits(time=cycle.RoundDeadlines(now, ends, 1.0))
+    limits = cycle.RoundLimits(deadlines=cycle.RoundDeadlines(now, ends, 1.0))
     return list(cycle.schedule(search, backlogs.of(*waiting), 0.0, RULES, limits))
 
 

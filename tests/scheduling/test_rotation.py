@@ -56,7 +56,7 @@ def play(ledger: Ledger, now: clock.Clock) -> list[str]:
     time = cycle.RoundDeadlines(now, now() + 0.02, 0.01, out_of_order_from=now() + 0.01)
     answers = []
     for answer in cycle.schedule(
-        ledger.search, ledger.backlog, now(), ledger.policy, cycle.RoundLimits(time=time)
+        ledger.search, ledger.backlog, now(), ledger.policy, cycle.RoundLimits(deadlines=time)
     ):
         now.advance(TRY_SECONDS)
         answers.append(answer)

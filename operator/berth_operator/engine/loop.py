@@ -77,13 +77,13 @@ class Loop:
         """Decide for the pods that are due, as far as time allows, and start to bind those that fit."""
         ledger, round_decisions = self._ledger, list[decision_records.RoundDecision]()
         version = ledger.inventory.table.version  # The state that each decision is based on.
-        time = cycle.RoundDeadlines(
+        deadlines = cycle.RoundDeadlines(
             self._clock,
             ends=started + DECIDE_SECONDS,
             seconds_per_search=SEARCH_SECONDS,
             out_of_order_from=started + IN_ORDER_SECONDS,
         )
-        limits = cycle.RoundLimits(time=time, is_suspended=self.binder.suspended)
+        limits = cycle.RoundLimits(deadlines=deadlines, is_suspended=self.binder.suspended)
         for decision in cycle.schedule(ledger.search, ledger.backlog, started, ledger.policy, limits):
             round_decisions.append((decision, version))
             if isinstance(decision, decisions.Bind):

@@ -23,7 +23,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from berth_operator.scheduling import (
     decisions,
@@ -48,9 +48,15 @@ STEPS_PER_POD: Final = 2_000
 # Questions that all nodes refused in this round: the next pod with the same question is refused at once.
 RefusedQuestions = dict[questions.Question, decisions.Wait]
 NodeNames = frozenset[str]
-# A pod whose turn it is, whether it is tried in the order of the queue, and the nodes that it must not take.
-PodToTry = tuple[queued_pods.Candidate, bool, NodeNames]
 NO_NODES: Final[NodeNames] = frozenset()
+
+
+class PodToTry(NamedTuple):
+    """A pod whose turn it is, whether in the order of the queue, and the nodes that it must not take."""
+
+    candidate: queued_pods.Candidate
+    in_order: bool = True
+    reserved_nodes: NodeNames = NO_NODES
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -91,7 +97,7 @@ class RoundLimits:
     """How many pods a round tries in order, and for how long; and whose pods must not be tried now."""
 
     pods_in_order: int = 256
-    time: RoundDeadlines | None = None
+    deadlines: RoundDeadlines | None = None
     is_suspended: Callable[[str], bool] = lambda _: False
 
 
@@ -118,9 +124,9 @@ def schedule(
     # of the first pod would pay for it.
     _ = search.inventory.demand_model()
     refused: RefusedQuestions = {}
-    time = limits.time
-    budget = DeviceSearchBudget(time)
-    for candidate, in_order, reserved_nodes in _pods_to_try(backlog, now, limits.pods_in_order, time):
+    deadlines = limits.deadlines
+    budget = DeviceSearchBudget(deadlines)
+    for candidate, in_order, reserved_nodes in _pods_to_try(backlog, now, limits.pods_in_order, deadlines):
         if limits.is_suspended(candidate.namespace):
             backlog.suspend(candidate.namespace)
             continue
@@ -134,39 +140,41 @@ def schedule(
             yield decision
         else:
             backlog.keep_active(candidate.uid, now=now)
-        if time is not None and time.over:
+        if deadlines is not None and deadlines.over:
             return
 
 
-def _pods_to_try(backlog: Backlog, now: float, limit: int, time: RoundDeadlines | None) -> Iterator[PodToTry]:
+def _pods_to_try(
+    backlog: Backlog, now: float, limit: int, deadlines: RoundDeadlines | None
+) -> Iterator[PodToTry]:
     """Yield the ready pods in order. If not all had a turn, those that are rarely tried come next."""
     done: set[str] = set()
     ready = backlog.ready(now, limit)
     interrupted = None
     for candidate in ready:
-        if time is not None and time.in_order_over:
+        if deadlines is not None and deadlines.in_order_over:
             interrupted = candidate
             break
         done.add(candidate.uid)
-        yield candidate, True, NO_NODES
-    if time is None or (interrupted is None and len(done) < limit):
+        yield PodToTry(candidate)
+    if deadlines is None or (interrupted is None and len(done) < limit):
         return  # All ready pods had their turn, or there is no clock.
     for candidate, reserved in backlog.out_of_order(now, frozenset(done)):
-        if time.over:
+        if deadlines.over:
             return
         done.add(candidate.uid)
-        yield candidate, False, reserved
+        yield PodToTry(candidate, in_order=False, reserved_nodes=reserved)
     # Where the rarely tried pods left some time, the round goes on in order.
     for candidate in itertools.chain([interrupted] if interrupted else [], ready):
         if candidate.uid not in done:
-            yield candidate, True, NO_NODES
+            yield PodToTry(candidate)
 
 
 class DeviceSearchBudget:
     """The effort that a round may spend on device searches."""
 
-    def __init__(self, time: RoundDeadlines | None) -> None:
-        self._time = time
+    def __init__(self, deadlines: RoundDeadlines | None) -> None:
+        self._deadlines = deadlines
         self._left = STEPS_PER_ROUND
         self._searched = False
         self._out_of_order_begun = False
@@ -181,12 +189,12 @@ class DeviceSearchBudget:
             self._out_of_order_begun, self._searched = True, False
             self._left = max(self._left, STEPS_PER_POD)
         if candidate.needs_device_search:
-            too_short = self._time is not None and self._time.too_short_for_search
+            too_short = self._deadlines is not None and self._deadlines.too_short_for_search
             if self._searched and (self._left < STEPS_PER_POD or too_short):
                 return None
             self._searched = True
         self._granted = min(STEPS_PER_POD, self._left)
-        return Effort(self._granted, self._time.timer() if self._time is not None else None)
+        return Effort(self._granted, self._deadlines.timer() if self._deadlines is not None else None)
 
     def settle(self, effort: Effort) -> None:
         """Subtract what a pod has used."""

@@ -76,28 +76,31 @@ class Search:
     ) -> decisions.Placement | None:
         """Return the best node and devices, on a node that is not `excluded`; None if no node fits.
 
-        What the pod would rather have is tried first (`scopes.wished`), then the request as it is, then
-        what its resource names mean on other nodes (`gpu_units`). Once `effort` is used up, the nodes that
-        were not searched are left to the next call: those that refused are not searched again until they
-        change. `question` is made of request and demand; a caller that has it passes it on.
+        What the pod would rather have is tried first (`scopes.preferred`), then the request as it is, then
+        its variants on nodes where nvidia.com/gpu stands for replicas or MIG instances (`gpu_units`). Once
+        `effort` is used up, the nodes that were not searched are left to the next call: those that refused
+        are not searched again until they change. `question` is made of request and demand; a caller that has
+        it passes it on.
         """
         effort = Effort() if effort is None else effort
         question = question or questions.of(request, demand)
-        wished = tuple(scopes.wished(request.grouping))
+        preferred = tuple(scopes.preferred(request.grouping))
         # A wish is not tried on nodes where nvidia.com/gpu stands for replicas or MIG instances.
-        not_asked = [*excluded, *self._nodes_not_asked(question)] if wished else ()
-        for grouping in wished:
+        not_for_wishes = [*excluded, *self._nodes_of_other_units(question)] if preferred else ()
+        for grouping in preferred:
             stricter = dataclasses.replace(request, grouping=grouping)
             stricter_question = questions.of(stricter, demand)
-            if (found := self._place(stricter, stricter_question, policy, effort, not_asked)) is not None:
+            if (
+                found := self._place(stricter, stricter_question, policy, effort, not_for_wishes)
+            ) is not None:
                 return found
         if (found := self._place(request, question, policy, effort, excluded)) is not None:
             return found
-        others = gpu_units.variants(self.inventory.table, question)
-        found_elsewhere = (self._place(one.request, one, policy, effort, excluded) for one in others)
+        variants = gpu_units.variants(self.inventory.table, question)
+        found_elsewhere = (self._place(one.request, one, policy, effort, excluded) for one in variants)
         return next(filter(None, found_elsewhere), None)
 
-    def _nodes_not_asked(self, question: questions.Question) -> Iterator[str]:
+    def _nodes_of_other_units(self, question: questions.Question) -> Iterator[str]:
         """Yield the nodes on which nvidia.com/gpu stands for replicas or MIG instances."""
         inventory = self.inventory
         asked = gpu_units.nodes_asked(inventory.table, inventory.all_rows, question)
@@ -147,8 +150,8 @@ class Search:
         # Nodes whose search ran out of effort the last time are searched only if no other node fits.
         hard = self._hard_to_search.of(question)
         # Of most pods no node is kept out.
-        others = question.demand.other_pods
-        kept_out = self._kept_out(question, excluded) if excluded or others is not None else NO_POSITIONS
+        other_pods = question.demand.other_pods
+        kept_out = self._kept_out(question, excluded) if excluded or other_pods is not None else NO_POSITIONS
         scores_of_excluded = cached.exclude(kept_out) if kept_out.size else None
         scores_of_hard = cached.exclude(self._positions(hard)) if hard else None
         found, failed_searches = self._search_nodes(request, question, cached, effort)

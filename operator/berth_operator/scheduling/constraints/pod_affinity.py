@@ -83,7 +83,7 @@ def repelling(query: Query) -> Iterator[tuple[node_table.Mask, str]]:
 def repelled(query: Query) -> Iterator[tuple[node_table.Mask, str]]:
     """Yield for each term of a pod on a node that means the asking pod the rows of its domain."""
     terms = sorted(asked(query).repelled_by, key=lambda term: term.topology_key)
-    return ((topologies.having(query, term), term.topology_key) for term in terms)
+    return ((topologies.rows_repelled_by(query, term), term.topology_key) for term in terms)
 
 
 REFUSALS: Final[dict[Reason, Refusals]] = {
@@ -95,7 +95,7 @@ REFUSALS: Final[dict[Reason, Refusals]] = {
 
 def feasible(query: Query) -> node_table.Mask:
     """Return the nodes that meet affinity and anti-affinity."""
-    if not topologies.are_known(query):
+    if not topologies.pod_labels_are_known(query):
         return np.zeros(query.height, dtype=np.bool_)
     mask = np.ones(query.inventory.size, dtype=np.bool_)
     for refusals in REFUSALS.values():
@@ -106,7 +106,7 @@ def feasible(query: Query) -> node_table.Mask:
 
 def resolvable(query: Query) -> Iterator[Objection]:
     """Yield the nodes that refuse, term by term."""
-    if not topologies.are_known(query):
+    if not topologies.pod_labels_are_known(query):
         yield Objection(np.ones(query.height, dtype=np.bool_), Reason.UNKNOWN_POD_LABELS)
         return
     for reason, refusals in REFUSALS.items():

@@ -85,13 +85,13 @@ class AcceptMoreNodes(changes.Change):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class DropSelector(AcceptMoreNodes):
-    """The pod drops one pair of its node selector, or without one all of it."""
+    """The pod drops one pair of its node selector, or all of them where none is named."""
 
     pair: tuple[str, str] | None = None
 
     def relaxed(self, node_selection: facts.NodeSelection) -> facts.NodeSelection:
         """Return where the pod may run without the pair."""
-        kept = tuple(one for one in node_selection.selector if self.pair not in {None, one})
+        kept = tuple(one for one in node_selection.selector if one != self.pair) if self.pair else ()
         return dataclasses.replace(node_selection, selector=kept)
 
     def clause(self) -> str:
@@ -153,7 +153,7 @@ def obstacles(node: facts.Node, node_selection: facts.NodeSelection) -> dict[cha
     if not taints.accepts_despite_cordon(node, node_selection.tolerations):
         found[Uncordon(node=node.name)] = Reason.NODE_CORDONED, ""
     for taint in node.taints:
-        if taints.untolerated(facts.Node(node.name, taints=(taint,)), node_selection.tolerations) is None:
+        if not taints.keeps_away(taint, node_selection.tolerations):
             continue
         if taint.key == facts.UNSCHEDULABLE_TAINT:
             found[Uncordon(node=node.name)] = Reason.NODE_CORDONED, ""

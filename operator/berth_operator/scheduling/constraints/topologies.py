@@ -39,7 +39,7 @@ def counts(query: Query, *selectors: facts.PodSelector, staying: bool = False) -
     return query.inventory.pods.counts(key, query.inventory.size)
 
 
-def having(query: Query, term: facts.PodTerm) -> node_table.Mask:
+def rows_repelled_by(query: Query, term: facts.PodTerm) -> node_table.Mask:
     """Return the rows in whose domain a pod has this term of anti-affinity."""
     found, of_rows = np.zeros(query.inventory.size, dtype=np.bool_), domains(query, term.topology_key)
     rows = query.inventory.pods.rows_with(term)
@@ -51,7 +51,7 @@ def having(query: Query, term: facts.PodTerm) -> node_table.Mask:
     return found
 
 
-def are_known(query: Query) -> bool:
+def pod_labels_are_known(query: Query) -> bool:
     """Whether the labels of all pods are known that count."""
     others = query.question.demand.other_pods
     return others is None or query.inventory.pods.are_known(others.selectors)

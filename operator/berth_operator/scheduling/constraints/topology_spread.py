@@ -83,7 +83,7 @@ def countable(
 
 def feasible(query: Query) -> node_table.Mask:
     """Return the nodes on which the pod meets all constraints."""
-    if not topologies.are_known(query):
+    if not topologies.pod_labels_are_known(query):
         return np.zeros(query.height, dtype=np.bool_)
     mask = np.ones(query.inventory.size, dtype=np.bool_)
     for constraint in asked(query):
@@ -101,7 +101,7 @@ def unresolvable(query: Query) -> Iterator[Objection]:
 
 def resolvable(query: Query) -> Iterator[Objection]:
     """Yield the nodes whose domain would be too far ahead, by how far."""
-    if not topologies.are_known(query):
+    if not topologies.pod_labels_are_known(query):
         yield Objection(np.ones(query.height, dtype=np.bool_), Reason.UNKNOWN_POD_LABELS)
         return
     for constraint in asked(query):
@@ -170,7 +170,7 @@ class RaiseMaxSkew(DropSpread):
 def relaxations(failed: FailedPlacement) -> Iterator[changes.ProposedChange]:
     """Propose for each constraint that blocks to allow the least skew that lets the pod in, or to drop it."""
     query, rows = failed.query, failed.rows_blocked_by_this_alone()
-    for constraint in asked(query) if topologies.are_known(query) else ():
+    for constraint in asked(query) if topologies.pod_labels_are_known(query) else ():
         found = skews(query, constraint)
         skew = found.skew[rows]
         if not ((skew > constraint.max_skew) | ~found.has_label[rows]).any():
@@ -186,11 +186,11 @@ def remedies(scenario: changes.Scenario, _: object) -> Iterator[changes.Proposed
     """Propose to end pods of the node that a constraint selects; a trial tells whether that helps."""
     others = scenario.demand.other_pods
     for constraint in others.spread if others is not None else ():
-        counts = test_of(constraint.selector.expressions)
+        selects = test_of(constraint.selector.expressions)
         among = tuple(
             hold
             for hold in scenario.holds
-            if hold.namespace in constraint.selector.namespaces and counts(dict(hold.labels))
+            if hold.namespace in constraint.selector.namespaces and selects(dict(hold.labels))
         )
         yield from changes.to_end(scenario.node.name, among)
 

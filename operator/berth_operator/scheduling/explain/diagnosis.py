@@ -57,7 +57,7 @@ def _diagnosed(
     """Return the finding on a node with what is missing and what is wrong with each device."""
     if seen.reason is Reason.INSUFFICIENT_RESOURCE:
         return dataclasses.replace(
-            seen, diagnosed=True, deficits=tuple(resources.deficits(trials.scenario(survey, row)))
+            seen, diagnosed=True, deficits=tuple(resources.deficits(trials.scenario_of(survey, row)))
         )
     if seen.reason in node_survey.OF_NODE_OBJECT | node_survey.AGENT_REASONS:
         return dataclasses.replace(seen, diagnosed=True)

@@ -50,7 +50,7 @@ def with_obstacles(survey: node_survey.NodeSurvey) -> list[tuple[int, tuple[Node
     found = []
     for row in dict.fromkeys(diagnosis.worth_diagnosing(survey)):
         if survey.node(row).node and not survey.budget.exhausted:
-            before = trials.scenario(survey, row)
+            before = trials.scenario_of(survey, row)
             survey.budget.spend_on_trial(before)
             found.append((row, tuple(dict.fromkeys(_obstacles(survey, row, before)))))
     return sorted(found, key=lambda one: len(one[1]))

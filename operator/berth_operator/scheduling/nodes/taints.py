@@ -46,10 +46,16 @@ def untolerated(
     node: facts.Node, tolerations: tuple[facts.Toleration, ...], effects: Collection[str] = BLOCKING_EFFECTS
 ) -> facts.Taint | None:
     """Find the first taint of these effects that keeps the pod away, if any."""
-    for taint in node.taints:
-        if taint.effect in effects and not any(tolerates(one, taint) for one in tolerations):
-            return taint
-    return None
+    return next((taint for taint in node.taints if keeps_away(taint, tolerations, effects)), None)
+
+
+def keeps_away(
+    taint: facts.Taint,
+    tolerations: tuple[facts.Toleration, ...],
+    effects: Collection[str] = BLOCKING_EFFECTS,
+) -> bool:
+    """Return whether a taint has one of these effects and is not tolerated."""
+    return taint.effect in effects and not any(tolerates(one, taint) for one in tolerations)
 
 
 class TolerationCache:
@@ -58,7 +64,7 @@ class TolerationCache:
     def __init__(self, tolerations: tuple[facts.Toleration, ...]) -> None:
         self._tolerations = tolerations
         self._known: dict[facts.Taint, bool] = {}
-        self.tolerates_cordon = accepts_despite_cordon(facts.Node("", unschedulable=True), tolerations)
+        self.tolerates_cordon = tolerates_cordon(tolerations)
 
     def untolerated(self, node: facts.Node) -> facts.Taint | None:
         """Return the first taint of a node that keeps the pod away, if any."""
@@ -73,12 +79,16 @@ class TolerationCache:
 
     def _covers(self, taint: facts.Taint) -> bool:
         if (known := self._known.get(taint)) is None:
-            keeps_away = untolerated(facts.Node("", taints=(taint,)), self._tolerations) is not None
-            known = self._known[taint] = not keeps_away
+            known = self._known[taint] = not keeps_away(taint, self._tolerations)
         return known
 
 
 def accepts_despite_cordon(node: facts.Node, tolerations: tuple[facts.Toleration, ...]) -> bool:
     """Return whether the cordon of a node, if it has one, lets the pod in."""
+    return not node.unschedulable or tolerates_cordon(tolerations)
+
+
+def tolerates_cordon(tolerations: tuple[facts.Toleration, ...]) -> bool:
+    """Return whether one of these covers the taint that a cordon stands for."""
     mark = facts.Taint(facts.UNSCHEDULABLE_TAINT, "", facts.Effect.NO_SCHEDULE)
-    return not node.unschedulable or any(tolerates(one, mark) for one in tolerations)
+    return any(tolerates(one, mark) for one in tolerations)

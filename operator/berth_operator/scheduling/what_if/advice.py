@@ -85,7 +85,7 @@ def _tried_on_all_nodes(survey: NodeSurvey, proposal: ProposedChange) -> Advice 
     """Return the cheapest variant of a change of the pod that lets it in somewhere, and on how many nodes."""
     scenario = Scenario(survey.request, survey.demand)
     feasible = functools.cache(lambda change: survey.feasibility.feasible_nodes(change.apply(scenario)))
-    change = cheapest(proposal, lambda change: bool(feasible(change).rows))
+    change = cheapest_variant(proposal, lambda change: bool(feasible(change).rows))
     if change is None:
         return None
     found = feasible(change)
@@ -96,7 +96,7 @@ def _node_changes(survey: NodeSurvey, shortfalls: Shortfalls) -> Iterator[Advice
     trials_by_type: collections.Counter[Hashable] = collections.Counter()
     helped: set[Hashable] = set()
     for row in _rows_to_try(survey):
-        before = trials.scenario(survey, row)
+        before = trials.scenario_of(survey, row)
         proposals = [*registry.remedies(before, shortfalls.get(row)), *victims.remedies(before)]
         # If some proposals are prerequisites, only they are tried: nothing else helps without them.
         prerequisites = [proposal for proposal in proposals if proposal.is_prerequisite]
@@ -136,7 +136,7 @@ def cheapest_combination(
 
 def _helpful_combinations(survey: NodeSurvey, row: int, shortfalls: Shortfalls, count: int) -> list[Advice]:
     """Return all sets of this many changes that let the pod in on one node."""
-    before, shortfall = trials.scenario(survey, row), shortfalls.get(row)
+    before, shortfall = trials.scenario_of(survey, row), shortfalls.get(row)
     query = Query(survey.inventory, np.array([row]), survey.query.question)
     proposals = [
         *registry.remedies(before, shortfall),
@@ -164,7 +164,9 @@ def _try_on_node(
     if not helps(chosen):
         return None
     for number, proposal in enumerate(proposals):
-        chosen[number] = cheapest(proposal, _helps_as_replacement(chosen, number, helps)) or chosen[number]
+        chosen[number] = (
+            cheapest_variant(proposal, _helps_as_replacement(chosen, number, helps)) or chosen[number]
+        )
     if len(chosen) == 1 and isinstance(chosen[0], EndPods):
         chosen = [victims.freeing_devices_instead(survey, row, chosen[0])]
     if survey.budget.exhausted:
@@ -183,7 +185,7 @@ def _with_changes(before: Scenario, changes: Iterable[Change]) -> Scenario:
     return functools.reduce(lambda scenario, change: change.apply(scenario), changes, before)
 
 
-def cheapest(proposal: ProposedChange, helps: Callable[[Change], bool]) -> Change | None:
+def cheapest_variant(proposal: ProposedChange, helps: Callable[[Change], bool]) -> Change | None:
     """Return the cheapest variant of a change that helps, without the parts that are not needed."""
     variants = proposal.variants
     if not proposal.nested:

@@ -20,7 +20,7 @@ from berth_operator.scheduling.search import Search
 from berth_operator.scheduling.what_if.node_survey import NodeSurvey
 
 
-def scenario(survey: NodeSurvey, row: int) -> Scenario:
+def scenario_of(survey: NodeSurvey, row: int) -> Scenario:
     """Return the pod and a node as they are."""
     info = survey.node(row)
     assert info.node is not None, "the node has no Node object"  # noqa: S101

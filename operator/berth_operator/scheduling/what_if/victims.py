@@ -26,7 +26,7 @@ def freeing_devices_instead(
 
     Nor is it proposed where pods that stay have a part of these devices, which they would have to free, too.
     """
-    before = trials.scenario(survey, row)
+    before = trials.scenario_of(survey, row)
     after = change.apply(before)
     granted = trials.granted_devices(survey, after)
     shares = {share.uuid: share for hold in change.holds for share in hold.shares if share.uuid in granted}
