@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from bench import bench_cluster, operator_runs, pod_watch, process_costs, results, scenario
+from bench import bench_cluster, operator_runs, plots, pod_watch, process_costs, results, scenario
 from berth_crds import names
 from testbed import processes, waiting
 
@@ -290,6 +290,10 @@ def main() -> int:
     rows = summary(scenario.finish(measure(chosen)))
     print(report(rows))
     results.write(RESULT, rows)
+    slowest = {row["part"]: row["p99_s"] for row in rows if row["kind"] == ALL}
+    plots.write(
+        "answers-p99.svg", "Until a card is used again or a pod is told why it waits, p99", "s", slowest
+    )
     return 0
 
 

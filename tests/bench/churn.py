@@ -16,7 +16,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final
 
-from bench import bench_cluster, process_costs, results, scenario, systems
+from bench import bench_cluster, plots, process_costs, results, scenario, systems
 from testbed import processes
 
 RESULT: Final = "churn.json"
@@ -244,6 +244,8 @@ def main() -> int:
     rows = scenario.finish(compare(chosen))
     print(report(rows))
     results.write(RESULT, rows)
+    idle = {systems.ALL[name].title: figures["idle_percent"] for name, figures in medians(rows).items()}
+    plots.write("churn-idle.svg", "Cards idle between short jobs", "% of the time", idle)
     return 0 if is_held(medians(rows)) else 1
 
 

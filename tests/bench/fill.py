@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from bench import bench_cluster, operator_runs, process_costs, results, scenario, systems
+from bench import bench_cluster, operator_runs, plots, process_costs, results, scenario, systems
 from testbed import audit, processes
 
 RESULT: Final = "head-to-head.json"
@@ -27,6 +27,13 @@ TABLE: Final = results.Table(
     ("writes/pod", "api_writes_per_pod", "{:10.2f}"),
     ("events/pod", "events_per_pod", "{:10.2f}"),
     ("others/pod", "other_writes_per_pod", "{:10.2f}"),
+)
+
+
+PLOTS: Final = (
+    ("pods_per_s", "Pods bound", "a second"),
+    ("cpu_ms_per_pod", "Processor time for each pod", "ms"),
+    ("rss_mib", "Most memory", "MiB"),
 )
 
 
@@ -112,12 +119,17 @@ async def compare(chosen: argparse.Namespace) -> list[results.Row]:
 # ---------------------------------------------------------------- what is printed
 
 
-def report(rows: Sequence[results.Row]) -> str:
-    """Write the table of medians, and how Berth compares."""
-    found = {
+def medians(rows: Sequence[results.Row]) -> dict[str, results.Row]:
+    """Take the medians of each system."""
+    return {
         name: TABLE.medians([row for row in rows if row["system"] == name])
         for name in dict.fromkeys(row["system"] for row in rows)
     }
+
+
+def report(rows: Sequence[results.Row]) -> str:
+    """Write the table of medians, and how Berth compares."""
+    found = medians(rows)
     lines = ["", TABLE.heads("median of the runs")]
     lines += [TABLE.line(systems.ALL[name].title, figures) for name, figures in found.items()]
     lines += [""]
@@ -147,6 +159,10 @@ def main() -> int:
     rows = scenario.finish(compare(chosen))
     print(report(rows))
     results.write(RESULT, rows)
+    found = {systems.ALL[name].title: figures for name, figures in medians(rows).items()}
+    for key, title, unit in PLOTS:
+        figures = {name: row[key] for name, row in found.items()}
+        plots.write(f"fill-{key.replace('_', '-')}.svg", title, unit, figures)
     return 0
 
 

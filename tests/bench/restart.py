@@ -20,7 +20,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from bench import bench_cluster, operator_runs, process_costs, results, scenario, systems
+from bench import bench_cluster, operator_runs, plots, process_costs, results, scenario, systems
 from berth_crds import names
 from testbed import processes
 
@@ -166,17 +166,22 @@ def bounds(rows: Sequence[results.Row], nodes: int) -> Iterator[tuple[str, bool]
     yield f"the lead is never lost ({lost} times in {len(rows)} starts)", not lost
 
 
-def report(rows: Sequence[results.Row], nodes: int) -> str:
-    """Write the medians of each kind, and whether the bounds were kept."""
+def medians(rows: Sequence[results.Row]) -> dict[str, results.Row]:
+    """Take the medians of each kind."""
     kinds: dict[str, list[results.Row]] = {}
     for row in rows:
         kinds.setdefault(title(row["life"], row["busy_loops"]), []).append(row)
+    return {kind: TABLE.medians(mine) for kind, mine in kinds.items()}
+
+
+def report(rows: Sequence[results.Row], nodes: int) -> str:
+    """Write the medians of each kind, and whether the bounds were kept."""
     lapsed = max(row["first_bind_s"] for row in rows if row["life"] == LAPSED)
     return "\n".join(
         [
             "\nSeconds since the process began; memory at the first bind and once it only waits.\n",
             TABLE.heads("median of the runs"),
-            *(TABLE.line(kind, TABLE.medians(mine)) for kind, mine in kinds.items()),
+            *(TABLE.line(kind, figures) for kind, figures in medians(rows).items()),
             "",
             *(f"{text}: {'held' if kept else 'NOT HELD'}" for text, kept in bounds(rows, nodes)),
             f"{LAPSED}: no bound; first bind after {lapsed:.2f} s at worst, most of it waited on purpose",
@@ -197,6 +202,8 @@ def main() -> int:
     rows = scenario.finish(measure(chosen))
     print(report(rows, chosen.nodes))
     results.write(RESULT, rows)
+    firsts = {kind: figures["first_bind_s"] for kind, figures in medians(rows).items()}
+    plots.write("restart-first-bind.svg", "From the start of an operator to its first bind", "s", firsts)
     return 0 if all(kept for _, kept in bounds(rows, chosen.nodes)) else 1
 
 

@@ -38,7 +38,12 @@ class Table:
 
 def write(name: str, found: Sequence[Row] | Row) -> None:
     """Write what was found: one flat record, or a list of them."""
+    write_text(name, json.dumps(found, indent=1) + "\n")
+
+
+def write_text(name: str, text: str) -> None:
+    """Write a file among the results, and say where."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     path = FOLDER / name
-    path.write_text(json.dumps(found, indent=1) + "\n")
+    path.write_text(text)
     print(f"\nwritten to {path.relative_to(ROOT)}", file=sys.stderr)

@@ -14,11 +14,11 @@ import math
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from bench import bench_cluster, process_costs, results, scenario, systems
+from bench import bench_cluster, plots, process_costs, results, scenario, systems
 from testbed import processes
 
 RESULT: Final = "stream.json"
@@ -152,7 +152,7 @@ async def compare(chosen: argparse.Namespace) -> list[results.Row]:
         for number, rate in itertools.product(range(1, chosen.runs + 1), chosen.rates):
             for system in contestants if number % 2 else reversed(contestants):
                 rows.append(await bench.run(system, rate, number))
-                scenario.tell(f"run {number}: {TABLE.line(title(rows[-1]), rows[-1])}")
+                scenario.tell(f"run {number}: {TABLE.line(title(kind_of(rows[-1])), rows[-1])}")
     return rows
 
 
@@ -164,26 +164,35 @@ def nodes_for(rate: float, seconds: float) -> int:
 # ---------------------------------------------------------------- what is printed
 
 
-def title(row: results.Row) -> str:
+class Kind(NamedTuple):
+    """A rate, and the system that met it."""
+
+    rate: float
+    system: str
+
+
+def kind_of(row: results.Row) -> Kind:
+    """Return of which kind a row is."""
+    return Kind(row["rate"], row["system"])
+
+
+def title(kind: Kind) -> str:
     """Name the rows of one kind."""
-    return f"{row['rate']:g} a second: {systems.ALL[row['system']].title}"
+    return f"{kind.rate:g} a second: {systems.ALL[kind.system].title}"
 
 
-def medians(rows: Sequence[results.Row]) -> dict[tuple[float, str], results.Row]:
-    """Take the medians of each rate and system."""
-    kinds = dict.fromkeys((row["rate"], row["system"]) for row in sorted(rows, key=lambda row: row["rate"]))
-    return {
-        (rate, system): TABLE.medians([row for row in rows if (row["rate"], row["system"]) == (rate, system)])
-        for rate, system in kinds
-    }
+def medians(rows: Sequence[results.Row]) -> dict[Kind, results.Row]:
+    """Take the medians of each kind, the lower rates first."""
+    kinds = dict.fromkeys(sorted(map(kind_of, rows), key=lambda kind: kind.rate))
+    return {kind: TABLE.medians([row for row in rows if kind_of(row) == kind]) for kind in kinds}
 
 
-def bound(found: dict[tuple[float, str], results.Row]) -> tuple[str, bool] | None:
+def bound(found: dict[Kind, results.Row]) -> tuple[str, bool] | None:
     """Judge what is promised, where it was measured: the sentence, and whether it held."""
-    ours = found.get((BOUND_RATE, "berth"))
+    ours = found.get(Kind(BOUND_RATE, "berth"))
     if ours is None:
         return None
-    rival = found.get((BOUND_RATE, "kube-scheduler"))
+    rival = found.get(Kind(BOUND_RATE, "kube-scheduler"))
     most = max(1000 * BOUND_SECONDS, OF_THE_RIVAL * rival["p99_ms"] if rival else 0.0)
     sentence = f"{BOUND_RATE:g} a second: p99 at most {most:.0f} ms ({ours['p99_ms']:.1f})"
     return sentence, ours["p99_ms"] <= most
@@ -193,8 +202,7 @@ def report(rows: Sequence[results.Row]) -> str:
     """Write the table of medians, and whether the bound was kept."""
     found = medians(rows)
     lines = ["", TABLE.heads("median of the runs")]
-    for (rate, system), figures in found.items():
-        lines.append(TABLE.line(title({"rate": rate, "system": system}), figures))
+    lines += [TABLE.line(title(kind), figures) for kind, figures in found.items()]
     if judged := bound(found):
         sentence, held = judged
         lines += ["", f"{sentence}: {'held' if held else 'NOT HELD'}"]
@@ -214,6 +222,8 @@ def main() -> int:
     rows = scenario.finish(compare(chosen))
     print(report(rows))
     results.write(RESULT, rows)
+    slowest = {title(kind): figures["p99_ms"] for kind, figures in medians(rows).items()}
+    plots.write("stream-p99.svg", "From creation to bind, the slowest of a hundred", "ms", slowest)
     judged = bound(medians(rows))
     return 0 if judged is None or judged[1] else 1
 
