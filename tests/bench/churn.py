@@ -200,7 +200,7 @@ async def compare(chosen: argparse.Namespace) -> list[results.Row]:
     async with scenario.furnished(chosen.nodes) as place:
         bench = Bench(place, chosen.seconds)
         for number in range(1, chosen.runs + 1):
-            for system in contestants if number % 2 else reversed(contestants):
+            for system in systems.in_turns(contestants, number):
                 rows.append(await bench.run(system, number))
                 scenario.tell(f"run {number}: {TABLE.line(system.title, rows[-1])}")
     return rows
@@ -211,10 +211,7 @@ async def compare(chosen: argparse.Namespace) -> list[results.Row]:
 
 def medians(rows: Sequence[results.Row]) -> dict[str, results.Row]:
     """Take the medians of each system."""
-    return {
-        system: TABLE.medians([row for row in rows if row["system"] == system])
-        for system in dict.fromkeys(row["system"] for row in rows)
-    }
+    return TABLE.medians_by(lambda row: str(row["system"]), rows)
 
 
 def is_held(found: dict[str, results.Row]) -> bool:

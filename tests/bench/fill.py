@@ -110,7 +110,7 @@ async def compare(chosen: argparse.Namespace) -> list[results.Row]:
             scenario.tell(f"warming up: {system.title}")
             await bench.run(system, 0, pods=min(chosen.pods, chosen.warm_up))
         for number in range(1, chosen.runs + 1):
-            for system in contestants if number % 2 else reversed(contestants):
+            for system in systems.in_turns(contestants, number):
                 rows.append(await bench.run(system, number))
                 scenario.tell(f"run {number}: {TABLE.line(system.title, rows[-1])}")
     return rows
@@ -121,10 +121,7 @@ async def compare(chosen: argparse.Namespace) -> list[results.Row]:
 
 def medians(rows: Sequence[results.Row]) -> dict[str, results.Row]:
     """Take the medians of each system."""
-    return {
-        name: TABLE.medians([row for row in rows if row["system"] == name])
-        for name in dict.fromkeys(row["system"] for row in rows)
-    }
+    return TABLE.medians_by(lambda row: str(row["system"]), rows)
 
 
 def report(rows: Sequence[results.Row]) -> str:

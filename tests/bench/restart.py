@@ -168,10 +168,7 @@ def bounds(rows: Sequence[results.Row], nodes: int) -> Iterator[tuple[str, bool]
 
 def medians(rows: Sequence[results.Row]) -> dict[str, results.Row]:
     """Take the medians of each kind."""
-    kinds: dict[str, list[results.Row]] = {}
-    for row in rows:
-        kinds.setdefault(title(row["life"], row["busy_loops"]), []).append(row)
-    return {kind: TABLE.medians(mine) for kind, mine in kinds.items()}
+    return TABLE.medians_by(lambda row: title(row["life"], row["busy_loops"]), rows)
 
 
 def report(rows: Sequence[results.Row], nodes: int) -> str:

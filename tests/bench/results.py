@@ -3,15 +3,16 @@
 import json
 import statistics
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 FOLDER: Final = ROOT / "build" / "bench"
 
 # The figures of one measurement by name, as they are written down.
 Row = Mapping[str, Any]
+K = TypeVar("K", bound=Hashable)
 
 
 class Table:
@@ -34,6 +35,13 @@ class Table:
     def medians(self, rows: Sequence[Row]) -> Row:
         """Take the median of each figure."""
         return {key: statistics.median(row[key] for row in rows) for _, key, _ in self.columns}
+
+    def medians_by(self, kind_of: Callable[[Row], K], rows: Sequence[Row]) -> dict[K, Row]:
+        """Take the medians of each kind of rows, in the order in which the kinds come first."""
+        kinds: dict[K, list[Row]] = {}
+        for row in rows:
+            kinds.setdefault(kind_of(row), []).append(row)
+        return {kind: self.medians(mine) for kind, mine in kinds.items()}
 
 
 def write(name: str, found: Sequence[Row] | Row) -> None:

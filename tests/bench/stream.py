@@ -150,7 +150,7 @@ async def compare(chosen: argparse.Namespace) -> list[results.Row]:
     async with scenario.furnished(nodes_for(max(chosen.rates), chosen.seconds)) as place:
         bench = Bench(place, chosen.seconds)
         for number, rate in itertools.product(range(1, chosen.runs + 1), chosen.rates):
-            for system in contestants if number % 2 else reversed(contestants):
+            for system in systems.in_turns(contestants, number):
                 rows.append(await bench.run(system, rate, number))
                 scenario.tell(f"run {number}: {TABLE.line(title(kind_of(rows[-1])), rows[-1])}")
     return rows
@@ -183,8 +183,7 @@ def title(kind: Kind) -> str:
 
 def medians(rows: Sequence[results.Row]) -> dict[Kind, results.Row]:
     """Take the medians of each kind, the lower rates first."""
-    kinds = dict.fromkeys(sorted(map(kind_of, rows), key=lambda kind: kind.rate))
-    return {kind: TABLE.medians([row for row in rows if kind_of(row) == kind]) for kind in kinds}
+    return TABLE.medians_by(kind_of, sorted(rows, key=lambda row: float(row["rate"])))
 
 
 def bound(found: dict[Kind, results.Row]) -> tuple[str, bool] | None:

@@ -9,7 +9,7 @@ import dataclasses
 import os
 import secrets
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -92,6 +92,11 @@ def _loop(
         "bare-loop",
         (sys.executable, "-m", "bench.bare", *words, "--shape", bench_cluster.SHAPE, "--term", term),
     )
+
+
+def in_turns(contestants: Sequence[System], number: int) -> Iterable[System]:
+    """Return the contestants in the order of one run, which is reversed from run to run."""
+    return contestants if number % 2 else reversed(contestants)
 
 
 STOCK_USER: Final = "system:kube-scheduler"

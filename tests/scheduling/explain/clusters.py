@@ -5,6 +5,7 @@ clusters would be empty or broken in several ways at once, and nothing would hel
 """
 
 import dataclasses
+import functools
 import random
 from collections.abc import Iterable
 from typing import Any, Final
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from berth_crds import link_worths
 from berth_crds.vocabulary import Scope
 from berth_operator.scheduling import cycle, decisions, explain, queued_pods
+from berth_operator.scheduling.changes import NO_NODE, Scenario
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import device_facts, node_topology, requests
 from berth_operator.scheduling.devices.device_facts import PhysicalDevice
@@ -376,3 +378,9 @@ def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
 def asked(made: Inventory, pod: queued_pods.Candidate, *, all_nodes: bool = False) -> explain.Explanation:
     """Explain with a search that remembers nothing."""
     return explain.explain(Search(made), pod, policy=RULES, all_nodes=all_nodes)
+
+
+def after(before: Scenario, advice: explain.Advice) -> Scenario:
+    """Return what is after the changes of the pod, or after all of them where there is a node."""
+    changes = [one for one in advice.changes if before.node is not NO_NODE or not one.node]
+    return functools.reduce(lambda scenario, change: change.apply(scenario), changes, before)

@@ -1,7 +1,6 @@
 """Every change that an explanation advises helps, and none asks for more than is needed."""
 
 import dataclasses
-import functools
 
 import hypothesis
 from hypothesis import strategies as st
@@ -11,7 +10,6 @@ from berth_operator.scheduling import (
     queued_pods,
 )
 from berth_operator.scheduling.changes import (
-    NO_NODE,
     DropCondition,
     EndPods,
     FreeDevices,
@@ -40,7 +38,7 @@ from scheduling.explain import clusters, spoken
 def test_every_change_helps(inventory: Inventory, pod: queued_pods.Candidate, *, all_nodes: bool) -> None:
     """After each proposed change the pod really fits, and on as many nodes as was said."""
     for advice in clusters.asked(inventory, pod, all_nodes=all_nodes).advice:
-        after = _after(Scenario(pod.request, pod.demand), advice)
+        after = clusters.after(Scenario(pod.request, pod.demand), advice)
         then = dataclasses.replace(pod, request=after.request, demand=after.demand)
         if advice.changes_pod_only:
             able = clusters.takers(inventory, then)
@@ -50,12 +48,6 @@ def test_every_change_helps(inventory: Inventory, pod: queued_pods.Candidate, *,
             sentence = explain.would_fit(advice)
             if len(advice.changes) == 1 and advice.changes[0].precedence <= Precedence.END_PODS:
                 assert clusters.takes(spoken.done(inventory, sentence), pod), sentence
-
-
-def _after(before: Scenario, advice: explain.Advice) -> Scenario:
-    """Return what is after the changes of the pod, or after all of them where there is a node."""
-    changes = [one for one in advice.changes if before.node is not NO_NODE or not one.node]
-    return functools.reduce(lambda scenario, change: change.apply(scenario), changes, before)
 
 
 def _applied(inventory: Inventory, advice: explain.Advice, pod: queued_pods.Candidate) -> Inventory:
@@ -68,7 +60,7 @@ def _applied(inventory: Inventory, advice: explain.Advice, pod: queued_pods.Cand
     before = Scenario(
         pod.request, pod.demand, info.node, info.device, info.agent_not_ready, holds, info.quarantine
     )
-    after = _after(before, advice)
+    after = clusters.after(before, advice)
     made.put_node(after.node)
     if after.device is not None:
         made.put_device(after.device)
