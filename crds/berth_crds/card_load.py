@@ -5,6 +5,9 @@ short and stays the same while a card does the same work. A text is `v1`, then f
 its figures: `v1 0:95,0,0,80,30720 1:0,0,0,10,81152`. The figures are utilization, encoder and decoder in
 percent of the time, power in percent of the card's limit, and free memory in MiB; one that is not measured
 is empty. A reader ignores figures after these, which a later version may add.
+
+In the annotation the text is signed: ` by=` and the agent follow. An agent of a version that knows nothing of
+loads renews the Lease and leaves the annotation as it is; by the signature that is no load any more.
 """
 
 import re
@@ -14,12 +17,16 @@ from typing import Final, NamedTuple
 VERSION: Final = "v1"
 UNKNOWN: Final = -1  # In place of a figure that is not measured.
 MOST_CARDS: Final = 64
-LONGEST: Final = 2048  # Characters of a text. 64 cards take no more, unless their minors are very large.
+LONGEST: Final = (
+    2048  # Characters of an annotation. 64 cards take no more, unless their minors are very large.
+)
+LONGEST_SIGNATURE: Final = 128  # The host of an agent has 64 characters at most.
 PERCENT_STEP: Final = 5
 MEMORY_STEP: Final = 64  # MiB.
 MIB: Final = 1 << 20
 MOST_PERCENT: Final = 100
 
+_BY: Final = " by="
 _CARD: Final = re.compile(r"\d{1,7}:(?:\d{0,7},){4}\d{0,7}(?:,[\d,]*)?", re.ASCII)
 
 
@@ -62,10 +69,21 @@ def write(loads: Mapping[int, CardLoad]) -> str:
     measured = ((minor, rounded(load)) for minor, load in sorted(loads.items()) if load != NOTHING)
     for number, (minor, load) in enumerate(measured):
         card = f" {minor}:{','.join(_figures(load))}"
-        if number >= MOST_CARDS or len(VERSION) + len(text) + len(card) > LONGEST:
+        if number >= MOST_CARDS or len(VERSION) + len(text) + len(card) > LONGEST - LONGEST_SIGNATURE:
             break
         text += card
     return f"{VERSION}{text}" if text else ""
+
+
+def signed(text: str, agent: str) -> str:
+    """Return the annotation of a Lease that an agent holds."""
+    return f"{text}{_BY}{agent}" if text else ""
+
+
+def measured_by(annotation: str, holder: str) -> str:
+    """Return the text of an annotation; empty if another agent measured it than the holder of the Lease."""
+    text, _, agent = annotation.partition(_BY)
+    return text if agent in ("", holder) else ""
 
 
 def _figures(load: CardLoad) -> list[str]:

@@ -28,6 +28,8 @@ OPERATOR_ACCOUNT: Final = "berth-operator"
 AGENT_ACCOUNT: Final = "berth-agent"
 OPERATOR_MANAGER: Final = "berth-operator"
 AGENT_MANAGER: Final = "berth-agent"
+# Of a Lease with the load of the cards, which an agent of an earlier version then leaves alone.
+AGENT_LOAD_MANAGER: Final = "berth-agent-load"
 
 # Asking, by resources of a container.
 NVIDIA_GPU: Final = "nvidia.com/gpu"

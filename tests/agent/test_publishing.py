@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from berth_agent.publish import device_publisher, heartbeat
-from berth_crds import names, wire
+from berth_crds import card_load, names, wire
 from berth_crds.client import api, errors, informer, resources
 from support import stub, timeless
 
@@ -77,10 +77,10 @@ def heart_of(session: api.Api) -> heartbeat.Heartbeat:
     return heartbeat.Heartbeat(session, NODE, identity="me", seconds=40, clock=lambda: moment)
 
 
-def loads_written(server: stub.Stub) -> list[str | None]:
+def loads_written(server: stub.Stub) -> list[str]:
     """Return the load in each renewal that the server was asked for."""
     written = (json.loads(body)["metadata"].get("annotations", {}) for body in server.bodies)
-    return [annotations.get(names.LOAD) for annotations in written]
+    return [card_load.measured_by(annotations.get(names.LOAD, ""), "me") for annotations in written]
 
 
 async def test_the_load_of_cards_costs_no_request(server: stub.Stub, session: api.Api) -> None:
@@ -91,7 +91,7 @@ async def test_the_load_of_cards_costs_no_request(server: stub.Stub, session: ap
     for load in ("", "v1 0:5,0,0,0,0", "v1 0:95,0,0,0,0", ""):
         await heart.renew(OWNER, load)
 
-    assert loads_written(server) == [None, "v1 0:5,0,0,0,0", "v1 0:95,0,0,0,0", None]
+    assert loads_written(server) == ["", "v1 0:5,0,0,0,0", "v1 0:95,0,0,0,0", ""]
     assert {request.method for request in server.requests} == {"PATCH"}
 
 
@@ -106,19 +106,20 @@ async def test_a_load_that_is_refused_does_not_cost_the_lease(
     for _ in range(4):
         await heart.renew(OWNER, "v1 0:5,0,0,0,0")
 
-    assert loads_written(server) == ["v1 0:5,0,0,0,0", None, None, None, "v1 0:5,0,0,0,0"]
+    assert loads_written(server) == ["v1 0:5,0,0,0,0", "", "", "", "v1 0:5,0,0,0,0"]
 
 
 async def test_a_lease_that_is_refused_without_a_load_is_an_error(
     server: stub.Stub, session: api.Api
 ) -> None:
-    """What is wrong is not the load."""
+    """What is wrong is not the load; the second time it was asked for as an earlier version would."""
     server.on("PATCH", LEASE, stub.status(403, "no", reason="Forbidden"))
 
     with pytest.raises(errors.Forbidden):
         await heart_of(session).renew(OWNER)
 
-    assert len(server.requests) == 1
+    managers = [request.query["fieldManager"] for request in server.requests]
+    assert managers == [names.AGENT_LOAD_MANAGER, names.AGENT_MANAGER]
 
 
 def device(version: str, status: wire.DeviceStatus, *, owner: str = "node-uid") -> dict[str, Any]:

@@ -18,8 +18,23 @@ def test_what_is_written_is_read(loads: dict[int, CardLoad]) -> None:
 
     text = card_load.write(loads)
 
-    assert len(text) <= card_load.LONGEST
+    assert len(card_load.signed(text, "a" * 64 + "_" + "0" * 8)) <= card_load.LONGEST
     assert card_load.read(text) == measured
+
+
+@pytest.mark.parametrize(
+    ("annotation", "text"),
+    [
+        pytest.param(card_load.signed("v1 0:1,2,3,4,5", "a"), "v1 0:1,2,3,4,5", id="of the holder"),
+        pytest.param(card_load.signed("v1 0:1,2,3,4,5", "b"), "", id="of another agent"),
+        pytest.param(card_load.signed("", "a"), "", id="of nothing"),
+        pytest.param("v1 0:1,2,3,4,5", "v1 0:1,2,3,4,5", id="of nobody, as in a file that a person wrote"),
+        pytest.param("rubbish", "rubbish", id="rubbish"),
+    ],
+)
+def test_only_what_the_holder_measured_counts(annotation: str, text: str) -> None:
+    """An agent of another version may leave what an earlier one wrote."""
+    assert card_load.measured_by(annotation, "a") == text
 
 
 @hypothesis.given(LOADS)

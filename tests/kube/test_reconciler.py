@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import dataclasses
+import getpass
+import os
 import secrets
 import socket
 import threading
@@ -76,6 +78,22 @@ async def test_it_shows_what_it_is_given_and_puts_right_what_was_edited(
 
         await device.delete()
         await device.create()
+        await device.until_free(4)
+
+
+async def test_its_user_needs_no_name(
+    account: Path, device: DeviceOnServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of the operator in its image is a number only, which Kopf would end on."""
+    for variable in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 65532)
+    with pytest.raises(KeyError, match="65532"):
+        getpass.getuser()
+
+    async with running(connection.load(account)) as reconciler_:
+        reconciler_.update([summary(device.name)])
+
         await device.until_free(4)
 
 

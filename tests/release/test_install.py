@@ -48,6 +48,12 @@ def test_a_pod_sees_its_cards_soon_after_the_installation(
     devices = f"/apis/{names.API_VERSION}/devices"
     waiting.until(lambda: bed.cluster.read(devices)["items"], what="the cards", seconds=120)
     assert "A100" in bed.cluster.kubectl("get", "devices")
+    # The operator writes what it counts, by Kopf.
+    waiting.until(
+        lambda: "free" in bed.cluster.read(devices)["items"][0].get("status", {}).get("summary", {}),
+        what="the summary of the cards",
+        seconds=60,
+    )
     bed.create("train", cards=2)
     bed.until_ready("train", namespace="default")
     seconds = round(time.monotonic() - begin, 1)

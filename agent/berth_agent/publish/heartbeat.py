@@ -4,8 +4,10 @@ Others judge the agent by when they see this Lease change. So it must change in 
 after a tick that was published; when that is, the loop decides. A Lease in an earlier revision
 than the one we wrote shows that the server's data were restored: then the Device comes first.
 
-The measured load of the cards travels along. Where the server refuses the Lease with it, because its
-policies are those of an earlier version, the Lease is renewed without: that the agent is alive matters more.
+The measured load of the cards travels along. Where the server refuses that, because its policies are those
+of an earlier version, the Lease is renewed as that version would: that the agent is alive matters more. These
+policies let an agent change no annotation. So the load is that of another manager of fields, and an agent that
+applies the Lease under its usual name, as one of an earlier version does, leaves it as it is.
 """
 
 import datetime as dt
@@ -13,7 +15,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from berth_crds import names, wire
+from berth_crds import card_load, names, wire
 from berth_crds.client import api, errors, history, lease, resources
 
 log = logging.getLogger(__name__)
@@ -44,22 +46,23 @@ class Heartbeat:
         """
         self._without_load = max(0, self._without_load - 1)
         try:
-            await self._renew(owner, "" if self._without_load else load)
+            await self._renew(owner, None if self._without_load else load)
         except errors.Forbidden as error:
-            if not load or self._without_load:
+            if self._without_load:
                 raise
-            await self._renew(owner, "")
+            await self._renew(owner, None)
             self._without_load = RENEWALS_WITHOUT_LOAD
             log.warning("node %s: the load of its cards is not published for now: %s", self._node, error)
 
-    async def _renew(self, owner: wire.OwnerReference, load: str) -> None:
+    async def _renew(self, owner: wire.OwnerReference, load: str | None) -> None:
+        """Renew the Lease with a load, which may be empty; with None what it has of one stays."""
         try:
             await self._apply(owner, load, version=self._version)
         except (errors.Conflict, errors.NotFound):
             await self._read_again()
             await self._apply(owner, load, version="")
 
-    async def _apply(self, owner: wire.OwnerReference, load: str, *, version: str) -> None:
+    async def _apply(self, owner: wire.OwnerReference, load: str | None, *, version: str) -> None:
         now = lease.micro_time(self._clock())
         self._acquired = self._acquired or now
         # With the revision of our last write, the server refuses if somebody else has written since.
@@ -70,7 +73,7 @@ class Heartbeat:
             "ownerReferences": [owner],
         }
         if load:
-            metadata["annotations"] = {names.LOAD: load}
+            metadata["annotations"] = {names.LOAD: card_load.signed(load, self._identity)}
         spec = lease.LeaseSpec(
             holder_identity=self._identity,
             lease_duration_seconds=self._seconds,
@@ -78,7 +81,8 @@ class Heartbeat:
             renew_time=now,
         )
         item = {"metadata": metadata | expected, "spec": spec}
-        body = await self._session.apply(resources.LEASES, item, manager=names.AGENT_MANAGER)
+        manager = names.AGENT_MANAGER if load is None else names.AGENT_LOAD_MANAGER
+        body = await self._session.apply(resources.LEASES, item, manager=manager)
         self._version = api.decode(body, lease.Lease, path=str(resources.LEASES)).metadata.resource_version
 
     async def _read_again(self) -> None:

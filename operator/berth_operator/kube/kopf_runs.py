@@ -26,8 +26,9 @@ from typing import Any, Final
 import aiohttp
 import kopf
 
-# Kopf takes what it finds as an argument, and shows it there, but gives its type no public name.
+# Kopf takes these as arguments, but gives their types no public names.
 from kopf._cogs.structs import references
+from kopf._core.engines import peering
 
 from berth_crds import names, tasks, text
 from berth_crds.client import connection, sockets
@@ -108,6 +109,8 @@ class KopfRun:
             registry=registry,
             settings=kopf_settings.settings(),
             insights=found,
+            # Else Kopf looks up the name of its user, and ends where that has none, as in our image.
+            identity=peering.Identity(names.OPERATOR_ACCOUNT),
             memories=kopf_settings.NoMemories(),
             standalone=True,
             clusterwide=True,

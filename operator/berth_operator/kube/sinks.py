@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
-from berth_crds import logs, names, wire
+from berth_crds import logs, wire
 from berth_crds.client import lease, watch
 from berth_operator.engine import pod_memory
 from berth_operator.engine.hold_states import State
@@ -231,7 +231,7 @@ class LeaseSink:
 
     def upserted(self, thing: lease.Lease) -> None:
         """Record a renewal, and what was measured if that is new."""
-        node, text = thing.metadata.name, thing.metadata.annotations.get(names.LOAD, "")
+        node, text = thing.metadata.name, measured_load.text_in(thing)
         loads = self._watchdog.loads
         version, renewal = thing.metadata.resource_version, thing.spec.renew_time or ""
         if self._watchdog.lease_seen(node, renewal, version) and not loads.is_known(node, text):

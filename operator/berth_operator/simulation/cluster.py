@@ -65,7 +65,7 @@ class Cluster:
                 self._apply_gpupod(manifest)
             case "Lease" if manifest.namespace == names.NODES_NAMESPACE:
                 self._renewals[manifest.name] = kinds.time_of(manifest.value.spec.renew_time or "")
-                measured = measured_load.read(manifest.value.metadata.annotations.get(names.LOAD, ""))
+                measured = measured_load.read(measured_load.text_in(manifest.value))
                 self._loads[manifest.name] = {} if isinstance(measured, str) else measured
             case "PlacementPolicy" if manifest.name == names.DEFAULT_POLICY:
                 policy = policies.read(manifest.value)

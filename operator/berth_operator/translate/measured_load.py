@@ -1,7 +1,14 @@
 """The load of a node's cards, from the annotation of its agent's Lease."""
 
-from berth_crds import card_load
+from berth_crds import card_load, names
+from berth_crds.client import lease
 from berth_operator.scheduling import card_loads
+
+
+def text_in(found: lease.Lease) -> str:
+    """Return what the agent that holds a Lease measured; empty if it says nothing."""
+    annotation = found.metadata.annotations.get(names.LOAD, "")
+    return card_load.measured_by(annotation, found.spec.holder_identity or "")
 
 
 def read(text: str) -> card_loads.Loads | str:
