@@ -6,8 +6,8 @@ than the one we wrote shows that the server's data were restored: then the Devic
 
 The measured load of the cards travels along. Where the server refuses that, because its policies are those
 of an earlier version, the Lease is renewed as that version would: that the agent is alive matters more. These
-policies let an agent change no annotation. So the load is that of another manager of fields, and an agent that
-applies the Lease under its usual name, as one of an earlier version does, leaves it as it is.
+policies let an agent change no annotation. So the load belongs to another manager of fields, and an agent
+that applies the Lease under its usual name, as one of an earlier version does, leaves it as it is.
 """
 
 import datetime as dt
