@@ -146,7 +146,9 @@ class Bed:
         texts = [self.cluster.kubectl("get", "pods", "--all-namespaces", "--output=wide")]
         for subject in ("deployment/berth-operator", "daemonset/berth-agent"):
             with contextlib.suppress(Exception):
-                texts.append(self.cluster.kubectl("logs", "-n", NAMESPACE, subject, "--tail=20"))
+                texts.append(
+                    self.cluster.kubectl("logs", "-n", NAMESPACE, subject, "--all-pods", "--tail=100")
+                )
         return "\n".join(texts)
 
     def create(self, *names: str, **limits: int) -> None:
