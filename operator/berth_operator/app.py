@@ -240,6 +240,8 @@ class Operator:
             await tasks.until(stop, *campaign, *background)
             if campaign[0].done():
                 await self._lead(campaign[0].result(), stop, background)
+        if campaign[0].cancelled():
+            await self._election.withdraw()
         await self._election.stop()
 
     async def _lead(
@@ -380,10 +382,7 @@ class Operator:
         self._bind_log.sum_up()
         await self._events.drain(1.0)
         await asyncio.to_thread(self._reconciler.stop)
-        if self._binds_ended:
-            await self._election.release()
-        else:
-            log.info("binds may still be under way: the Lease is left to lapse, so the next leader waits")
+        await self._election.release(clean=self._binds_ended)
 
 
 async def main(settings: Settings) -> None:

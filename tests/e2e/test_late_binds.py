@@ -1,9 +1,10 @@
-"""A bind that is held up on its way keeps the Lease of its sender, until it lapses."""
+"""A bind that is held up on its way is known to the leader that follows its sender."""
 
 import asyncio
 
 import pytest
 
+from berth_operator.kube import elector
 from e2e.stage import Stage
 from support import manifests
 from testbed import calls, interceptor
@@ -11,8 +12,8 @@ from testbed.interceptor import Deed, Fault
 
 
 @pytest.mark.slow
-async def test_who_ends_with_a_bind_on_its_way_does_not_release_the_lease(stage: Stage) -> None:
-    """The next leader has to wait out what may still arrive, and it does so only for a Lease that lapsed."""
+async def test_who_ends_with_a_bind_on_its_way_says_so(stage: Stage) -> None:
+    """The Lease is free, and the next leader waits out and voids what may still arrive."""
     gate, held = asyncio.Event(), asyncio.Event()
 
     def judge(call: calls.Call) -> Fault:
@@ -31,5 +32,26 @@ async def test_who_ends_with_a_bind_on_its_way_does_not_release_the_lease(stage:
         await stage.ended(leader)
         gate.set()
 
-    assert (await stage.leader())["holderIdentity"]
-    assert "the Lease is left to lapse" in leader.log.read_text()
+    assert "released the Lease; binds may still be under way" in leader.log.read_text()
+    await check_released(stage)
+
+
+@pytest.mark.slow
+async def test_who_ends_while_it_takes_over_keeps_nobody_waiting(stage: Stage) -> None:
+    """The Lease is free, and says of the leader that died what it said before."""
+    dead = await stage.deciding_operator()
+    dead.kill()
+    heir = stage.operator()
+    await stage.says(heir, "leading, term", seconds=30)
+    heir.process.terminate()
+    await stage.ended(heir)
+
+    assert "deciding:" not in heir.log.read_text()
+    await check_released(stage)
+
+
+async def check_released(stage: Stage) -> None:
+    """Check that the Lease is free, but not as after a leader whose binds have ended."""
+    free = await stage.leader()
+    assert not free["holderIdentity"]
+    assert free["leaseDurationSeconds"] > elector.RELEASED_SECONDS

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from berth_crds import names
+from berth_crds import names, tasks
 from berth_crds.client import api, connection, errors, lease, resources
 from berth_operator import settings
 from berth_operator.kube import elector
@@ -103,18 +103,18 @@ async def test_every_renewal_starts_the_wait_anew(session: api.Api) -> None:
     assert await next_.try_acquire() is None
 
 
-@pytest.mark.parametrize("clean", [True, False], ids=["released", "emptied by hand"])
-async def test_an_empty_lease_lets_the_next_one_in(session: api.Api, admin: api.Api, *, clean: bool) -> None:
-    """Nobody waits, transitions rise, and only after a release the term knows that the last has ended."""
+@pytest.mark.parametrize("released", ["clean", "unclean", ""], ids=["clean", "unclean", "emptied by hand"])
+async def test_an_empty_lease_lets_the_next_one_in(session: api.Api, admin: api.Api, released: str) -> None:
+    """Nobody waits, transitions rise, and only after a clean release no bind is known to be under way."""
     first, second = await leader(session), candidate(session, "b_x")
     assert await second.try_acquire() is None
 
-    await (first.release() if clean else change(admin, holder_identity=""))
+    await (first.release(clean=released == "clean") if released else change(admin, holder_identity=""))
     assert (await read(admin)).spec.holder_identity in {None, ""}
     term = await second.try_acquire()
 
-    assert term == elector.Term("b_x/2", clean=clean)
-    assert first.leads() is not clean
+    assert term == elector.Term("b_x/2", clean=released == "clean")
+    assert first.leads() is not bool(released)
     assert second.leads()
 
 
@@ -138,7 +138,7 @@ async def test_a_win_whose_answer_was_lost_is_recognised(
 ) -> None:
     """A candidate that took the Lease without knowing takes it again, and does not wait for itself."""
     if there:
-        await (await leader(session, "former_x")).release()
+        await (await leader(session, "former_x")).release(clean=True)
 
     async with AnswerLosingApi(connection.load(account), agent="test-losing") as losing:
         runner = candidate(losing, "a_x")
@@ -296,7 +296,7 @@ async def test_a_release_during_a_renewal_is_in_order(wired: Wired, admin: api.A
     async with holding(holder) as task:
         wired.wire.hold(answers_only=True)
         await until_written(admin, before)
-        release = asyncio.create_task(holder.release())
+        release = asyncio.create_task(holder.release(clean=True))
         done, _ = await asyncio.wait([release], timeout=0.3)
         wired.wire.resume()
         await release
@@ -320,9 +320,64 @@ async def test_a_release_of_another_revision(
     holder = await leader(session)
     await change(admin, **spec)
 
-    await holder.release()
+    await holder.release(clean=True)
 
     assert ((await read(admin)).spec.holder_identity or "") == left
+
+
+class LateApi(api.Api):
+    """A session whose first write waits until it may go on: before it is sent, or before it is answered."""
+
+    def __init__(self, link: connection.Connection, *, before: bool) -> None:
+        super().__init__(link, agent="test-late")
+        self.reached, self.may_go_on = asyncio.Event(), asyncio.Event()
+        self._before = before
+
+    async def send(self, method: str, path: str, **rest: Any) -> bytes:
+        """Send, and wait on one side of that."""
+        if method == "GET":
+            return await super().send(method, path, **rest)
+        if self._before:
+            await self._wait()
+        body = await super().send(method, path, **rest)
+        if not self._before:
+            await self._wait()
+        return body
+
+    async def _wait(self) -> None:
+        self.reached.set()
+        await self.may_go_on.wait()
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["after a clean end", "after another"])
+@pytest.mark.parametrize("before", [True, False], ids=["before its write", "before the answer"])
+async def test_a_campaign_that_is_cut_short_keeps_nobody_waiting(
+    account: Path, session: api.Api, *, clean: bool, before: bool
+) -> None:
+    """What it takes goes back as it was: the next leader has it at once, and knows how the last one ended."""
+    await (await leader(session)).release(clean=clean)
+
+    async with LateApi(connection.load(account), before=before) as late:
+        runner = candidate(late, "b_x")
+        campaign = asyncio.create_task(runner.campaign())
+        await late.reached.wait()
+        await tasks.end([campaign])
+        late.may_go_on.set()
+        await runner.withdraw()
+
+    assert await candidate(session, "c_x").try_acquire() == elector.Term("c_x/3", clean=clean)
+
+
+async def test_a_campaign_that_took_nothing_leaves_the_lease_alone(session: api.Api, admin: api.Api) -> None:
+    """Somebody else leads."""
+    await leader(session)
+    runner = candidate(session, "b_x")
+    assert await runner.try_acquire() is None
+    before = await read(admin)
+
+    await runner.withdraw()
+
+    assert await read(admin) == before
 
 
 async def test_a_release_that_cannot_be_written_ends_all_the_same(wired: Wired) -> None:
@@ -330,4 +385,4 @@ async def test_a_release_that_cannot_be_written_ends_all_the_same(wired: Wired) 
     holder = await leader(wired.session, timing=QUICK)
     wired.wire.hold()
 
-    await asyncio.wait_for(holder.release(), 20)
+    await asyncio.wait_for(holder.release(clean=True), 20)

@@ -50,7 +50,7 @@ async def test_a_renewal_puts_our_part_right_and_leaves_that_of_others(
 
 async def test_the_last_term_that_can_be_counted_has_a_successor(session: api.Api, admin: api.Api) -> None:
     """The number begins anew; what makes the term another one is the name of its holder."""
-    await (await leader(session)).release()
+    await (await leader(session)).release(clean=True)
     await change(admin, lease_transitions=elector.MOST_TRANSITIONS)
 
     term = await candidate(session, "b_x").campaign()
@@ -86,7 +86,7 @@ async def test_what_is_known_of_agents_rides_on_renewals_and_is_inherited(
         known.append(revision)
         await renew(first)
         noted.append((await read(admin)).metadata.annotations.get(names.UNRENEWED))
-    await first.release()
+    await first.release(clean=True)
     for name in ("b_x", "c_x"):
         following = candidate(session, name)
         terms.append(await following.campaign())
@@ -102,7 +102,7 @@ async def test_what_somebody_else_wrote_of_agents_keeps_nobody_from_leading(
     text: str, session: api.Api, admin: api.Api
 ) -> None:
     """It is not inherited, and the next renewal takes it out."""
-    await (await leader(session)).release()
+    await (await leader(session)).release(clean=True)
     path = resources.LEASES.path(names.LEADER_LEASE, namespace=names.SYSTEM_NAMESPACE)
     meta = {"annotations": {names.UNRENEWED: text}}
     await admin.send("PATCH", path, body=msgspec.json.encode({"metadata": meta}), content=api.MERGE_PATCH)

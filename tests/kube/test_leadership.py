@@ -110,6 +110,6 @@ async def test_a_declaration_and_a_doubt_cross_into_the_thread(
 
 async def test_a_release_lets_the_next_one_in(leading: leadership.LeaderElection, session: api.Api) -> None:
     """The thread gives the Lease up in order."""
-    await leading.release()
+    await leading.release(clean=True)
 
     assert (await candidate(session, "b_x").campaign()).clean

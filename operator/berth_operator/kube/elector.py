@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 WallClock = Callable[[], dt.datetime]
 
-# Written only by a holder that has released the Lease; client-go does the same.
+# Written only by a holder that has released the Lease and has no bind under way; client-go does the same.
 RELEASED_SECONDS: Final = 1
 MOST_TRANSITIONS: Final = 2**31 - 1  # What the field holds.
 HUNG_SECONDS: Final = 15.0  # A program whose main loop hangs for so long will not recover.
@@ -58,7 +58,7 @@ class LeadershipLost(Exception):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Term:
-    """A term of leadership: `clean` if the last holder released the Lease; and what that had declared.
+    """A term of leadership: `clean` if no bind of the last holder is under way; and what that had declared.
 
     `stale_revision` is up to which revision it knew no Lease of an agent that was ready.
     """
@@ -111,6 +111,8 @@ class Elector:
         self._clock = environment.clock
         self._observed: Observation | None = None
         self._held: lease.Lease | None = None
+        self._acquiring: asyncio.Task[lease.Lease] | None = None
+        self._acquired_clean = False  # Whether the last holder had no bind under way.
         self._renewed = 0.0
         self._writing = asyncio.Lock()  # A renewal and the release must not overtake each other.
         self._renew_now = asyncio.Event()
@@ -162,14 +164,18 @@ class Elector:
         inherited = lease_notes.declaration(current.metadata) if current is not None else None
         self._inherited_stale = lease_notes.stale_revision(current.metadata) if current is not None else 0
         self._declaration = inherited  # Until we declare anything, the declaration of the last leader stays.
+        self._acquired_clean = current is not None and _is_released(current.spec)
+        write = self._write(self._acquired(current), new=current is None)
+        self._acquiring = asyncio.create_task(write, name="acquire the lead")
         try:
-            self._held = await self._write(self._acquired(current), new=current is None)
+            # A campaign that is cut short leaves the write to `withdraw`.
+            self._held = await asyncio.shield(self._acquiring)
         except errors.Conflict:
             return None
         self._renewed = sent
         return Term(
             f"{self._identity}/{self._held.spec.lease_transitions}",
-            current is not None and _is_released(current.spec),
+            self._acquired_clean,
             inherited,
             self._inherited_stale,
         )
@@ -305,28 +311,42 @@ class Elector:
             if current.spec.renew_time == wanted.spec.renew_time:
                 self._renewed = sent
 
-    async def release(self) -> None:
-        """Release the Lease, so that the next leader need not wait."""
+    async def withdraw(self) -> None:
+        """End a campaign that was cut short; a Lease that it took is released as the last holder left it."""
+        if self._acquiring is None:
+            return
+        with contextlib.suppress(errors.ClientError, TimeoutError):
+            async with asyncio.timeout(self._timing.renew_deadline):
+                acquired = await self._acquiring
+                self._held = self._held or acquired
+        await self.release(clean=self._acquired_clean)
+
+    async def release(self, *, clean: bool) -> None:
+        """Release the Lease, so that the next leader need not wait until it lapses.
+
+        If binds may still be under way it is not `clean`, and the next leader waits for their end.
+        """
         with contextlib.suppress(errors.ClientError, TimeoutError):
             async with asyncio.timeout(self._timing.renew_deadline), self._writing:
                 held, self._held = self._held, None
                 self._renew_now.set()
                 if held is not None:
-                    await self._write_released(held)
-                    log.info("released the Lease")
+                    await self._write_released(held, clean=clean)
+                    log.info("released the Lease%s", "" if clean else "; binds may still be under way")
 
-    async def _write_released(self, held: lease.Lease) -> None:
+    async def _write_released(self, held: lease.Lease, *, clean: bool) -> None:
         try:
-            await self._write(self._released(held))
+            await self._write(self._released(held, clean=clean))
         except errors.Conflict:
             # The answer to our last renewal was lost; another holder's Lease is left alone.
             current = await self._read()
             if current is not None and current.spec.holder_identity == self._identity:
-                await self._write(self._released(current))
+                await self._write(self._released(current, clean=clean))
 
-    def _released(self, held: lease.Lease) -> lease.Lease:
+    def _released(self, held: lease.Lease, *, clean: bool) -> lease.Lease:
+        seconds = RELEASED_SECONDS if clean else self._seconds()
         return self._lease(
-            msgspec.structs.replace(held.spec, holder_identity="", lease_duration_seconds=RELEASED_SECONDS),
+            msgspec.structs.replace(held.spec, holder_identity="", lease_duration_seconds=seconds),
             held.metadata,
         )
 
@@ -376,5 +396,5 @@ async def _first_answer(writes: Collection[asyncio.Task[T]]) -> T:
 
 
 def _is_released(spec: lease.LeaseSpec) -> bool:
-    """Whether the last holder released the Lease; a person who only empties the holder does not."""
+    """Whether the last holder released the Lease and had no bind under way; to empty it says less."""
     return not spec.holder_identity and spec.lease_duration_seconds == RELEASED_SECONDS

@@ -106,9 +106,13 @@ class LeaderElection:
         """Write a declaration into the Lease, and wait until it surely is there."""
         await self._in_thread(lambda elector_: elector_.declare(text))
 
-    async def release(self) -> None:
-        """Release the Lease, so that the next leader need not wait."""
-        await self._in_thread(lambda elector_: elector_.release())
+    async def withdraw(self) -> None:
+        """End a campaign that was cut short, and release what it may have taken."""
+        await self._in_thread(lambda elector_: elector_.withdraw())
+
+    async def release(self, *, clean: bool) -> None:
+        """Release the Lease; if binds may still be under way it is not `clean`."""
+        await self._in_thread(lambda elector_: elector_.release(clean=clean))
 
     async def stop(self) -> None:
         """End the thread; a Lease that was not released is left to expire."""
