@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from berth_operator.scheduling import questions, queued_pods, repelled_pods
+from berth_operator.scheduling import existing_terms, questions, queued_pods
 from berth_operator.scheduling.constraints import registry
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.holds import Hold
@@ -178,7 +178,7 @@ class Both:
 
 def asked(inventory: Inventory, waiting: queued_pods.Candidate) -> Query:
     """Return the question of a pod to all nodes."""
-    waiting = repelled_pods.with_terms_of_others(inventory.pods, waiting)
+    waiting = existing_terms.apply(inventory.pods, waiting)
     return Query(inventory, inventory.all_rows, questions.of(waiting.request, waiting.demand))
 
 

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from berth_crds.vocabulary import Delivery
-from berth_operator.scheduling import cycle, decisions, delivery_methods, explain, queued_pods, under_policy
+from berth_operator.scheduling import cycle, decisions, delivery_methods, explain, policy_rules, queued_pods
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.delivery_methods import DeliveryMethod
 from berth_operator.scheduling.devices.search_effort import Effort
@@ -36,7 +36,7 @@ def decided(
 ) -> str | dict[Reason, int]:
     """Return the node of a pod, or how many nodes refuse it for which reason."""
     search, rules = Search(inventory), policy or Policy()
-    found = under_policy.pod_under(rules, candidate)
+    found = policy_rules.apply(rules, candidate)
     made = cycle.decision_for(search, found, rules, {}, Effort())
     if isinstance(made, decisions.Bind):
         return made.placement.node

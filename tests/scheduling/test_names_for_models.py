@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import pytest
 
-from berth_operator.scheduling import explain, under_policy
+from berth_operator.scheduling import explain, policy_rules
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.search import Search
@@ -22,7 +22,7 @@ def placed(**conditions: Any) -> list[str]:
             builders.node(node), builders.device(node, [builders.card(0, at=node, model=model)])
         )
         pod = builders.candidate(request=builders.request(1, conditions=requests.Conditions(**conditions)))
-        asked = under_policy.pod_under(NAMED, pod)
+        asked = policy_rules.apply(NAMED, pod)
         if Search(inventory).place(asked.request, asked.demand, policy=NAMED) is not None:
             found.append(node)
     return found

@@ -16,9 +16,9 @@ from berth_operator.scheduling import (
     cycle,
     decisions,
     node_scores,
+    policy_rules,
     questions,
     queued_pods,
-    under_policy,
 )
 from berth_operator.scheduling.decisions import Bind, Count, Reason, Wait
 from berth_operator.scheduling.devices import allocator, requests
@@ -303,9 +303,9 @@ def test_no_sum_is_above_its_limit(steps: Iterable[Step], strategy: Strategy) ->
         if isinstance(answer, Bind):
             hold = held[waiting.uid] = cycle.hold_for(waiting, answer.placement)
             inventory.charge(hold)
-            check(hold, list(held.values()), under_policy.core_limit(policy, waiting))
+            check(hold, list(held.values()), policy_rules.core_limit(policy, waiting))
         else:
-            assert not any_room(waiting, list(held.values()), under_policy.core_limit(policy, waiting))
+            assert not any_room(waiting, list(held.values()), policy_rules.core_limit(policy, waiting))
 
 
 def check(hold: Hold, held: list[Hold], limit: int) -> None:
@@ -340,6 +340,6 @@ def test_a_pod_without_parts_of_cards_is_left_as_it_is() -> None:
     """No decision for others costs anything more, and remembered scores serve them as before."""
     whole, other = pod("p", WHOLE), pod("q", part(10), of="web")
 
-    assert under_policy.pod_under(RULES, whole) is whole
-    assert under_policy.pod_under(RULES, other) is other
-    assert under_policy.pod_under(RULES, pod("r", part(10))).request.grouping.core_limit == OVERSALE.core
+    assert policy_rules.apply(RULES, whole) is whole
+    assert policy_rules.apply(RULES, other) is other
+    assert policy_rules.apply(RULES, pod("r", part(10))).request.grouping.core_limit == OVERSALE.core

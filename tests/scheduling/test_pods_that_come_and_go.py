@@ -7,7 +7,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from berth_operator.scheduling import pod_index, repelled_pods
+from berth_operator.scheduling import existing_terms, pod_index
 from berth_operator.scheduling.search import Search
 from scheduling import plain_pod_preferences, plain_pod_rules
 from scheduling.placements import RULES
@@ -343,6 +343,6 @@ def test_a_preference_about_pods_never_makes_a_pod_wait(
 
 def placed(both: Both, body: Body) -> str | None:
     """Return the node that a pod gets."""
-    one = repelled_pods.with_terms_of_others(both.inventory.pods, candidate(body))
+    one = existing_terms.apply(both.inventory.pods, candidate(body))
     found = Search(both.inventory).place(one.request, one.demand, policy=RULES)
     return found.node if found is not None else None

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import pytest
 
-from berth_operator.scheduling import cycle, repelled_pods
+from berth_operator.scheduling import cycle, existing_terms
 from berth_operator.scheduling.decisions import Bind
 from berth_operator.scheduling.search import Search
 from scheduling import plain_pod_preferences
@@ -77,9 +77,9 @@ def test_a_pod_that_no_other_means_shares_its_question() -> None:
     """However many pods prefer something of others."""
     both = Both(*THREE_ZONES, there(wish()))
 
-    asked_of_others = repelled_pods.with_terms_of_others(both.inventory.pods, candidate(pod(labels=WEB)))
+    asked_of_others = existing_terms.apply(both.inventory.pods, candidate(pod(labels=WEB)))
 
-    assert repelled_pods.with_terms_of_others(both.inventory.pods, candidate(pod())) == candidate(pod())
+    assert existing_terms.apply(both.inventory.pods, candidate(pod())) == candidate(pod())
     assert asked_of_others.demand != candidate(pod()).demand
 
 

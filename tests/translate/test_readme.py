@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 from berth_crds import names
-from berth_operator.scheduling import policy, under_policy
+from berth_operator.scheduling import policy, policy_rules
 from berth_operator.scheduling.devices.requests import Gpus, OtherDevices
 from berth_operator.translate import pods
 from translate import pod_requests
@@ -55,7 +55,7 @@ def test_the_sentence_on_a_few_bytes() -> None:
     """It names the field of the policy by which it can be changed, too."""
     candidate = pods.candidate(pod_requests.asking({names.GPU_MEMORY: 8}))
 
-    (fault,) = under_policy.pod_under(policy.Policy(), candidate).faults
+    (fault,) = policy_rules.apply(policy.Policy(), candidate).faults
 
     assert f"`{fault.detail.split('? ')[0]}?`" in README
     assert "`spec.sharing.minMemoryMiB`" in README

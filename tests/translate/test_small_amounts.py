@@ -6,7 +6,7 @@ import pytest
 
 from berth_crds import names, policy
 from berth_operator.scheduling import policy as rules
-from berth_operator.scheduling import under_policy
+from berth_operator.scheduling import policy_rules
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.translate import pod_limits, pods, raw, refusals
 from support import builders
@@ -22,7 +22,7 @@ def refused(pod: raw.Pod, **fields: Any) -> list[str]:
     """Return what a policy finds wrong with a pod that is well otherwise."""
     candidate = pods.candidate(pod)
     assert candidate.faults == ()
-    faults = under_policy.pod_under(rules.Policy(**fields), candidate).faults
+    faults = policy_rules.apply(rules.Policy(**fields), candidate).faults
     assert {fault.reason for fault in faults} <= {Reason.INVALID_REQUEST}
     return [fault.detail for fault in faults]
 

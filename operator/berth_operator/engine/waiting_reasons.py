@@ -21,7 +21,7 @@ from typing import Final
 
 from berth_operator.engine import ports
 from berth_operator.engine.ledger import Ledger
-from berth_operator.scheduling import decisions, explain, known_models, queued_pods, under_policy
+from berth_operator.scheduling import decisions, explain, known_models, policy_rules, queued_pods
 from berth_operator.scheduling.devices import requests, search_effort
 from berth_operator.scheduling.devices.search_effort import Effort
 from berth_operator.scheduling.nodes import facts
@@ -121,7 +121,7 @@ class WaitingReasons:
 
     def last_message(self, candidate: queued_pods.Candidate) -> str:
         """Return the last message of a pod; empty if it was not decided for yet."""
-        if faults := under_policy.pod_under(self._ledger.policy, candidate).faults:
+        if faults := policy_rules.apply(self._ledger.policy, candidate).faults:
             return explain.sentence(decisions.Reject(candidate.uid, faults), candidate)
         if candidate.uid in self._not_bound:
             return self._not_bound[candidate.uid]

@@ -11,7 +11,7 @@ import msgspec
 
 from berth_operator.engine import assumed_pods, decision_records
 from berth_operator.engine.ledger import Ledger
-from berth_operator.scheduling import card_loads, decisions, explain, node_info, queued_pods, under_policy
+from berth_operator.scheduling import card_loads, decisions, explain, node_info, policy_rules, queued_pods
 from berth_operator.scheduling.devices import device_view, search_effort
 from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 from berth_operator.scheduling.devices.search_effort import Effort
@@ -174,7 +174,7 @@ def decision_fields(decision: decisions.Decision, candidate: queued_pods.Candida
 
 def explanation(ledger: Ledger, candidate: queued_pods.Candidate, clock: Callable[[], float]) -> Answer:
     """Return why a pod does not fit now, or where it would."""
-    if faults := under_policy.pod_under(ledger.policy, candidate).faults:
+    if faults := policy_rules.apply(ledger.policy, candidate).faults:
         return decisions.Reject(candidate.uid, faults)
     few = len(ledger.inventory.index) <= FEW_NODES
     return explain.explain(

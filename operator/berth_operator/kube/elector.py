@@ -42,14 +42,11 @@ HUNG_SECONDS: Final = 15.0  # A program whose main loop hangs for so long will n
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Timing:
-    """How long a Lease lasts, how long its renewal may take, how often it is tried: seconds.
+    """How long a Lease lasts, how long its renewal may take, how often it is tried: seconds."""
 
-    The program takes them from `settings`.
-    """
-
-    duration: float = 6.0
-    renew_deadline: float = 4.0
-    retry: float = 1.0
+    duration: float
+    renew_deadline: float
+    retry: float
 
 
 class LeadershipLost(Exception):

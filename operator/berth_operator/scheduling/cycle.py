@@ -27,11 +27,11 @@ from typing import Final, NamedTuple
 
 from berth_operator.scheduling import (
     decisions,
+    existing_terms,
     holds,
+    policy_rules,
     questions,
     queued_pods,
-    repelled_pods,
-    under_policy,
 )
 from berth_operator.scheduling.backlog import Backlog
 from berth_operator.scheduling.constraints import reasons
@@ -232,7 +232,7 @@ def decision_for(
     refused: RefusedQuestions,
     effort: Effort,
 ) -> decisions.Decision:
-    """Return the decision for a pod to which the policy has been applied (`under_policy`)."""
+    """Return the decision for a pod to which the policy has been applied (`policy_rules`)."""
     if candidate.faults:
         return decisions.Reject(candidate.uid, candidate.faults)
     question = questions.of(candidate.request, candidate.demand)
@@ -261,10 +261,10 @@ def _decide(
     reserved_nodes: NodeNames,
 ) -> decisions.Decision | None:
     """Return the decision for a pod; None if it might fit only on nodes reserved for earlier pods."""
-    original, candidate = candidate, under_policy.pod_under(policy, candidate)
-    candidate = repelled_pods.with_terms_of_others(search.inventory.pods, candidate)
+    original, candidate = candidate, policy_rules.apply(policy, candidate)
+    candidate = existing_terms.apply(search.inventory.pods, candidate)
     if candidate.faults and not original.faults:
-        return decisions.Reject(candidate.uid, candidate.faults, awaited=under_policy.POLICY_CHANGE)
+        return decisions.Reject(candidate.uid, candidate.faults, awaited=policy_rules.POLICY_CHANGE)
     if reserved_nodes and not candidate.faults:
         found = search.place(
             candidate.request, candidate.demand, policy=policy, effort=effort, excluded=reserved_nodes

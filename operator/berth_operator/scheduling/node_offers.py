@@ -12,7 +12,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from berth_operator.scheduling import gpu_units, node_info, node_table, questions, queued_pods, under_policy
+from berth_operator.scheduling import gpu_units, node_info, node_table, policy_rules, questions, queued_pods
 from berth_operator.scheduling.constraints import registry
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.devices.device_facts import PhysicalDevice
@@ -120,7 +120,7 @@ def judge(
 
     def able(candidate: queued_pods.Candidate) -> bool:
         # A pod to which the policy has been applied says it by itself.
-        limit = max(candidate.request.grouping.core_limit, under_policy.core_limit(policy, candidate))
+        limit = max(candidate.request.grouping.core_limit, policy_rules.core_limit(policy, candidate))
         if (there := known(limit)) is None or (before is not None and _no_help(before, candidate)):
             return False
         return may_take(there, candidate.request, candidate.demand)

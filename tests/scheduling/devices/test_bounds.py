@@ -4,7 +4,7 @@ import pytest
 
 from berth_operator.scheduling.devices import bounds
 
-TWO_HALVES = bounds.Demand(column=0, spots=(0, 1), total=100, steps=((50, 2),))
+TWO_HALVES = bounds.Unplaced(column=0, spots=(0, 1), total=100, steps=((50, 2),))
 
 
 @pytest.mark.parametrize(

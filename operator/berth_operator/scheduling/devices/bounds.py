@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 MOST_SIZES: Final = 16
 
 
-class Demand(NamedTuple):
+class Unplaced(NamedTuple):
     """What is left to place in one phase, of one of the two quantities.
 
     `steps` says for each size how many units are at least so large, `column` where the
@@ -38,8 +38,8 @@ class Size:
     spots: frozenset[int]
 
 
-def demands(items: Sequence[Size], phases: int) -> Iterator[Demand]:
-    """Sum up what some items demand."""
+def sum_up(items: Sequence[Size], phases: int) -> Iterator[Unplaced]:
+    """Return what of some items is left to place, summed up."""
     for column in range(2 * phases):
         phase, quantity = divmod(column, 2)
         here = [item for item in items if phase in item.phases]
@@ -51,7 +51,7 @@ def demands(items: Sequence[Size], phases: int) -> Iterator[Demand]:
         if units:
             spots = tuple(sorted(frozenset().union(*(item.spots for item in here))))
             total = sum(size * count for size, count in units.items())
-            yield Demand(column, spots, total, _steps(units))
+            yield Unplaced(column, spots, total, _steps(units))
 
 
 def _steps(units: Mapping[int, int]) -> tuple[tuple[int, int], ...]:
@@ -62,10 +62,10 @@ def _steps(units: Mapping[int, int]) -> tuple[tuple[int, int], ...]:
     return tuple(steps[:: -(-len(steps) // MOST_SIZES)])
 
 
-def exceeds(demand: Demand, rooms: Sequence[tuple[int, int]], loads: Sequence[tuple[int, ...]]) -> bool:
-    """Return whether a demand is surely too much."""
-    quantity = demand.column % 2
-    left = [rooms[at][quantity] - loads[at][demand.column] for at in demand.spots]
-    if sum(left) < demand.total:
+def exceeds(unplaced: Unplaced, rooms: Sequence[tuple[int, int]], loads: Sequence[tuple[int, ...]]) -> bool:
+    """Return whether what is left to place is surely too much."""
+    quantity = unplaced.column % 2
+    left = [rooms[at][quantity] - loads[at][unplaced.column] for at in unplaced.spots]
+    if sum(left) < unplaced.total:
         return True
-    return any(sum(one // size for one in left) < units for size, units in demand.steps)
+    return any(sum(one // size for one in left) < units for size, units in unplaced.steps)

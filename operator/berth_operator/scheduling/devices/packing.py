@@ -139,7 +139,7 @@ class _Search:
         self.begun = effort.left
         self.steps_per_put = 1 + len(problem.spots) * problem.phases // SPOT_PHASES_PER_STEP
         self.sizes: tuple[bounds.Size, ...] = ()
-        self.demands: dict[int, tuple[bounds.Demand, ...]] = {}
+        self.unplaced: dict[int, tuple[bounds.Unplaced, ...]] = {}
 
     def settle(self, item_number: int, state: State) -> State | None:
         """Place the items from one number on."""
@@ -158,10 +158,10 @@ class _Search:
         """Count whether the rest can fit at all, once the search has lasted for a while."""
         if self.begun - self.effort.left < STEPS_BEFORE_COUNTING and len(self.problem.items) < MANY_ITEMS:
             return False
-        if item_number not in self.demands:
+        if item_number not in self.unplaced:
             self.sizes = self.sizes or tuple(map(_size_of, self.problem.items))
-            self.demands[item_number] = tuple(bounds.demands(self.sizes[item_number:], self.problem.phases))
-        return any(bounds.exceeds(one, self.rooms, state.loads) for one in self.demands[item_number])
+            self.unplaced[item_number] = tuple(bounds.sum_up(self.sizes[item_number:], self.problem.phases))
+        return any(bounds.exceeds(one, self.rooms, state.loads) for one in self.unplaced[item_number])
 
     def _key(self, item_number: int, state: State) -> object:
         """Describe a state so that equal spots may trade places."""

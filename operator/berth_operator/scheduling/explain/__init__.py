@@ -14,7 +14,7 @@ on some of the nodes, and `nearest_nodes` which of them comes closest. `findings
 import dataclasses
 from collections.abc import Callable
 
-from berth_operator.scheduling import known_models, queued_pods, repelled_pods, under_policy
+from berth_operator.scheduling import existing_terms, known_models, policy_rules, queued_pods
 from berth_operator.scheduling.devices import search_effort
 from berth_operator.scheduling.devices.search_effort import Effort
 from berth_operator.scheduling.explain import diagnosis, findings, nearest_nodes, sentences, tables
@@ -58,9 +58,7 @@ def explain(
     budget = work_budget.WorkBudget(
         effort_outside_rounds(all_nodes=all_nodes) if effort is None else effort, unlimited_nodes=all_nodes
     )
-    asking = repelled_pods.with_terms_of_others(
-        search.inventory.pods, under_policy.pod_under(policy, candidate)
-    )
+    asking = existing_terms.apply(search.inventory.pods, policy_rules.apply(policy, candidate))
     survey = node_survey.survey(search, asking, policy, budget)
     found = diagnosis.findings_of(survey)
     shortfalls = {survey.inventory.index[one.node]: one.shortfall for one in found if one.shortfall}

@@ -239,7 +239,7 @@ class OtherPods:
     `self_match` is whether its own labels meet all terms of its affinity, and `namespace` where it is, if it
     has one. `repelled_by` are the terms of
     required anti-affinity that pods on nodes have and that mean this pod: they are no part of the pod itself
-    and are found for each decision (`repelled_pods`).
+    and are found for each decision (`existing_terms`).
     """
 
     spread: tuple[SpreadConstraint, ...] = ()
@@ -287,7 +287,7 @@ class PreferredPods:
     """Near which pods a pod would rather be, and how it would rather be spread; it is required of no node.
 
     `of_others` are terms that pods on nodes have and that mean this pod: they are no part of the pod itself
-    and are found for each decision (`repelled_pods`).
+    and are found for each decision (`existing_terms`).
     """
 
     terms: tuple[WeightedPodTerm, ...] = ()

@@ -1,4 +1,4 @@
-"""A pod under the policy in force.
+"""What the policy in force changes about a pod.
 
 The policy knows other names for models, says which pods count as delivered, and may refuse what a pod asks
 for. The pod itself is kept as it was written, so that a policy that changes counts from the next decision on.
@@ -25,7 +25,7 @@ NO_SHARES: Final = (
 )
 
 
-def pod_under(policy: Policy, candidate: queued_pods.Candidate) -> queued_pods.Candidate:
+def apply(policy: Policy, candidate: queued_pods.Candidate) -> queued_pods.Candidate:
     """Return a pod that asks for models by all their names, and has faults where the policy refuses it."""
     if policy.delivery is not Delivery.REPORTED:
         candidate = _delivered(policy.delivery, candidate)

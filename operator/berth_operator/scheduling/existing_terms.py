@@ -1,4 +1,4 @@
-"""A pod with what the pods that are on nodes say of it: they may keep it away, or would rather have it near.
+"""What the terms of pods that are on nodes change about another: they keep it away, or would have it near.
 
 Which of their terms mean a pod depends on its namespace and labels. So it is found once for each decision,
 and becomes a part of what the pod asks; pods that none of them means share their questions as ever.
@@ -10,7 +10,7 @@ from berth_operator.scheduling import pod_index, queued_pods
 from berth_operator.scheduling.nodes import facts
 
 
-def with_terms_of_others(pods: pod_index.PodIndex, candidate: queued_pods.Candidate) -> queued_pods.Candidate:
+def apply(pods: pod_index.PodIndex, candidate: queued_pods.Candidate) -> queued_pods.Candidate:
     """Return a pod that keeps away from where pods repel it, and prefers where they would rather have it."""
     if pods.say_nothing:
         return candidate
