@@ -43,7 +43,6 @@ from berth_operator.kube import (
     binding_writer,
     cluster_snapshots,
     elections,
-    elector,
     events,
     evictor,
     feeds,
@@ -54,6 +53,7 @@ from berth_operator.kube import (
     pod_status,
     reconciler,
     summary_reporter,
+    terms,
 )
 from berth_operator.kube.agent_taint_writer import AgentTaintWriter
 from berth_operator.kube.node_capacity_writer import NodeCapacityWriter
@@ -244,20 +244,18 @@ class Operator:
             await self._election.withdraw()
         await self._election.stop()
 
-    async def _lead(
-        self, term: elector.Term, stop: asyncio.Event, background: list[asyncio.Task[Any]]
-    ) -> None:
+    async def _lead(self, term: terms.Term, stop: asyncio.Event, background: list[asyncio.Task[Any]]) -> None:
         log.info("leading, term %s", term.name)
         self._binds_ended = term.clean
-        self._metrics.leader_transitions.set(term.transitions)
+        self._metrics.leader_transitions.set(term.number)
         await tasks.until(stop, self._take_over(term), *background)
         if not stop.is_set():
             await self._decide(term, stop, background)
         await self._step_down()
 
-    async def _take_over(self, term: elector.Term) -> None:
+    async def _take_over(self, term: terms.Term) -> None:
         """Wait for the old leader's last binds, void later ones, and catch up with the API."""
-        if not term.clean:
+        if term.waits_for_binds:
             await asyncio.sleep(leadership.SETTLE_SECONDS)
         await self._feeds.catch_up()
         self._watchdog.inherit(term.stale_revision)
@@ -269,7 +267,7 @@ class Operator:
             log.warning("audit: %s", finding)
         garbage_collection.settle()
 
-    async def _decide(self, term: elector.Term, stop: asyncio.Event, others: list[asyncio.Task[Any]]) -> None:
+    async def _decide(self, term: terms.Term, stop: asyncio.Event, others: list[asyncio.Task[Any]]) -> None:
         loop_ = self._loop = loop.Loop(
             self._ledger,
             binding_writer.BindingWriter(

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from berth_crds import names, tasks
+from berth_crds import names
 from berth_crds.client import api, connection, errors, lease, resources
 from berth_operator import settings
-from berth_operator.kube import elector
+from berth_operator.kube import elector, terms
 from kube.conftest import Wired
 from kube.elections import (
     PATIENT,
@@ -37,7 +37,7 @@ async def test_the_first_one_wins(session: api.Api, admin: api.Api) -> None:
     term = await candidate(session, "a_1").campaign()
 
     found = (await read(admin)).spec
-    assert term == elector.Term("a_1/1", clean=False)
+    assert term == terms.Term("a_1/1", clean=False)
     assert (found.holder_identity, found.lease_duration_seconds, found.lease_transitions) == ("a_1", 6, 1)
     assert found.acquire_time
     assert found.renew_time
@@ -84,7 +84,7 @@ async def test_a_silent_leader_is_replaced_after_the_whole_duration(
     time_.advance(seconds)
     assert await next_.try_acquire() is None
     time_.advance(0.1)
-    assert await next_.try_acquire() == elector.Term("new_x/2", clean=False)
+    assert await next_.try_acquire() == terms.Term("new_x/2", clean=False, lapsed=True)
 
 
 async def test_every_renewal_starts_the_wait_anew(session: api.Api) -> None:
@@ -113,7 +113,7 @@ async def test_an_empty_lease_lets_the_next_one_in(session: api.Api, admin: api.
     assert (await read(admin)).spec.holder_identity in {None, ""}
     term = await second.try_acquire()
 
-    assert term == elector.Term("b_x/2", clean=released == "clean")
+    assert term == terms.Term("b_x/2", clean=released == "clean")
     assert first.leads() is not bool(released)
     assert second.leads()
 
@@ -148,7 +148,7 @@ async def test_a_win_whose_answer_was_lost_is_recognised(
         term = await runner.try_acquire()
 
     # Not clean, for the predecessor's end is not remembered; and each acquisition is a term of its own.
-    assert term == elector.Term(f"a_x/{3 if there else 2}", clean=False)
+    assert term == terms.Term(f"a_x/{3 if there else 2}", clean=False)
     assert (await read(admin)).spec.lease_transitions == (3 if there else 2)
 
 
@@ -323,61 +323,6 @@ async def test_a_release_of_another_revision(
     await holder.release(clean=True)
 
     assert ((await read(admin)).spec.holder_identity or "") == left
-
-
-class LateApi(api.Api):
-    """A session whose first write waits until it may go on: before it is sent, or before it is answered."""
-
-    def __init__(self, link: connection.Connection, *, before: bool) -> None:
-        super().__init__(link, agent="test-late")
-        self.reached, self.may_go_on = asyncio.Event(), asyncio.Event()
-        self._before = before
-
-    async def send(self, method: str, path: str, **rest: Any) -> bytes:
-        """Send, and wait on one side of that."""
-        if method == "GET":
-            return await super().send(method, path, **rest)
-        if self._before:
-            await self._wait()
-        body = await super().send(method, path, **rest)
-        if not self._before:
-            await self._wait()
-        return body
-
-    async def _wait(self) -> None:
-        self.reached.set()
-        await self.may_go_on.wait()
-
-
-@pytest.mark.parametrize("clean", [True, False], ids=["after a clean end", "after another"])
-@pytest.mark.parametrize("before", [True, False], ids=["before its write", "before the answer"])
-async def test_a_campaign_that_is_cut_short_keeps_nobody_waiting(
-    account: Path, session: api.Api, *, clean: bool, before: bool
-) -> None:
-    """What it takes goes back as it was: the next leader has it at once, and knows how the last one ended."""
-    await (await leader(session)).release(clean=clean)
-
-    async with LateApi(connection.load(account), before=before) as late:
-        runner = candidate(late, "b_x")
-        campaign = asyncio.create_task(runner.campaign())
-        await late.reached.wait()
-        await tasks.end([campaign])
-        late.may_go_on.set()
-        await runner.withdraw()
-
-    assert await candidate(session, "c_x").try_acquire() == elector.Term("c_x/3", clean=clean)
-
-
-async def test_a_campaign_that_took_nothing_leaves_the_lease_alone(session: api.Api, admin: api.Api) -> None:
-    """Somebody else leads."""
-    await leader(session)
-    runner = candidate(session, "b_x")
-    assert await runner.try_acquire() is None
-    before = await read(admin)
-
-    await runner.withdraw()
-
-    assert await read(admin) == before
 
 
 async def test_a_release_that_cannot_be_written_ends_all_the_same(wired: Wired) -> None:

@@ -27,7 +27,7 @@ from berth_crds import names, tasks, wire
 from berth_crds.client import api, errors, history, lease, resources
 from berth_operator import settings
 from berth_operator.engine import ports
-from berth_operator.kube import lease_notes
+from berth_operator.kube import lease_notes, terms
 
 log = logging.getLogger(__name__)
 
@@ -51,24 +51,6 @@ class Timing:
 
 class LeadershipLost(Exception):
     """Leadership is over."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Term:
-    """A term of leadership: `clean` if no bind of the last holder is under way; and what that had declared.
-
-    `stale_revision` is up to which revision it knew no Lease of an agent that was ready.
-    """
-
-    name: str
-    clean: bool
-    inherited: str | None = None
-    stale_revision: int = 0
-
-    @property
-    def transitions(self) -> int:
-        """The number of the term: `leaseTransitions` of the Lease."""
-        return int(self.name.rpartition("/")[2])
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -137,7 +119,7 @@ class Elector:
 
     # ------------------------------------------------------------ winning
 
-    async def campaign(self) -> Term:
+    async def campaign(self) -> terms.Term:
         """Acquire the Lease, however long it takes."""
         log.info("campaigning for the lead as %s", self._identity)
         while True:
@@ -153,7 +135,7 @@ class Elector:
                     return term
             await asyncio.sleep(self._timing.retry)
 
-    async def try_acquire(self) -> Term | None:
+    async def try_acquire(self) -> terms.Term | None:
         """Acquire the Lease if that is possible now; return the new term then."""
         if (current := await self._read()) is not None and not self._may_acquire(current):
             return None
@@ -162,6 +144,7 @@ class Elector:
         self._inherited_stale = lease_notes.stale_revision(current.metadata) if current is not None else 0
         self._declaration = inherited  # Until we declare anything, the declaration of the last leader stays.
         self._acquired_clean = current is not None and _is_released(current.spec)
+        lapsed = current is not None and current.spec.holder_identity not in {None, "", self._identity}
         write = self._write(self._acquired(current), new=current is None)
         self._acquiring = asyncio.create_task(write, name="acquire the lead")
         try:
@@ -170,9 +153,10 @@ class Elector:
         except errors.Conflict:
             return None
         self._renewed = sent
-        return Term(
+        return terms.Term(
             f"{self._identity}/{self._held.spec.lease_transitions}",
             self._acquired_clean,
+            lapsed,
             inherited,
             self._inherited_stale,
         )

@@ -22,7 +22,7 @@ from typing import Any, Final, NoReturn, TypeVar
 from berth_crds import tasks
 from berth_crds.client import api
 from berth_operator.engine import ports
-from berth_operator.kube import binding_writer, elector
+from berth_operator.kube import binding_writer, elector, terms
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ class LeaderElection:
             self._last_heartbeat = self._clock()
             await asyncio.sleep(HEARTBEAT_SECONDS)
 
-    async def campaign(self) -> elector.Term:
+    async def campaign(self) -> terms.Term:
         """Acquire the Lease, however long it takes, and renew it from then on."""
         return await self._in_thread(self._campaign)
 
@@ -143,7 +143,7 @@ class LeaderElection:
             # Before the session is closed: a request that begins afterwards would leave its connection open.
             await tasks.end(asyncio.all_tasks() - {asyncio.current_task()}, seconds=END_SECONDS)
 
-    async def _campaign(self, elector_: elector.Elector) -> elector.Term:
+    async def _campaign(self, elector_: elector.Elector) -> terms.Term:
         term = await elector_.campaign()
         self._holding = asyncio.create_task(self._hold(elector_), name="hold the lead")
         return term

@@ -1,0 +1,83 @@
+"""What a leader has to know of the one before it, and what one that never led leaves to the next."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from berth_crds import tasks
+from berth_crds.client import api, connection
+from berth_operator.kube import terms
+from kube.elections import candidate, leader, read
+
+
+@pytest.mark.parametrize(
+    ("term", "waits"),
+    [
+        pytest.param(terms.Term("a/1", clean=True, inherited="{}"), False, id="released"),
+        pytest.param(terms.Term("a/1", clean=False, inherited="{}"), True, id="released amid binds"),
+        pytest.param(terms.Term("a/1", clean=False, lapsed=True, inherited="{}"), False, id="lapsed"),
+        pytest.param(terms.Term("a/1", clean=False, lapsed=True), True, id="lapsed, and nothing declared"),
+    ],
+)
+def test_binds_are_waited_for_where_they_cannot_be_made_void(term: terms.Term, *, waits: bool) -> None:
+    """Or where the last leader may still send some, as when a person has emptied the Lease."""
+    assert term.waits_for_binds is waits
+
+
+class LateApi(api.Api):
+    """A session whose first write waits until it may go on: before it is sent, or before it is answered."""
+
+    def __init__(self, link: connection.Connection, *, before: bool) -> None:
+        super().__init__(link, agent="test-late")
+        self.reached, self.may_go_on = asyncio.Event(), asyncio.Event()
+        self._before = before
+
+    async def send(self, method: str, path: str, **rest: Any) -> bytes:
+        """Send, and wait on one side of that."""
+        if method == "GET":
+            return await super().send(method, path, **rest)
+        if self._before:
+            await self._wait()
+        body = await super().send(method, path, **rest)
+        if not self._before:
+            await self._wait()
+        return body
+
+    async def _wait(self) -> None:
+        self.reached.set()
+        await self.may_go_on.wait()
+
+
+@pytest.mark.usefixtures("no_leader")
+@pytest.mark.parametrize("clean", [True, False], ids=["after a clean end", "after another"])
+@pytest.mark.parametrize("before", [True, False], ids=["before its write", "before the answer"])
+async def test_a_campaign_that_is_cut_short_keeps_nobody_waiting(
+    account: Path, session: api.Api, *, clean: bool, before: bool
+) -> None:
+    """What it takes goes back as it was: the next leader has it at once, and knows how the last one ended."""
+    await (await leader(session)).release(clean=clean)
+
+    async with LateApi(connection.load(account), before=before) as late:
+        runner = candidate(late, "b_x")
+        campaign = asyncio.create_task(runner.campaign())
+        await late.reached.wait()
+        await tasks.end([campaign])
+        late.may_go_on.set()
+        await runner.withdraw()
+
+    assert await candidate(session, "c_x").try_acquire() == terms.Term("c_x/3", clean=clean)
+
+
+@pytest.mark.usefixtures("no_leader")
+async def test_a_campaign_that_took_nothing_leaves_the_lease_alone(session: api.Api, admin: api.Api) -> None:
+    """Somebody else leads."""
+    await leader(session)
+    runner = candidate(session, "b_x")
+    assert await runner.try_acquire() is None
+    before = await read(admin)
+
+    await runner.withdraw()
+
+    assert await read(admin) == before
