@@ -56,7 +56,7 @@ USUAL: Final = http_server.USUAL
 SENTENCES: Final = {
     "leadership": [
         f"(`--lease-duration`, {PLAIN.lease_duration:g} s)",
-        f"waits {leadership.SETTLE_SECONDS:g} s for the end of binds that are under way",
+        f"waited out ({leadership.SETTLE_SECONDS:g} s)",
         f"`--retry-period` ({PLAIN.retry_period:g} s)",
         f"exit code {leadership.EXIT_LOST}",
     ],

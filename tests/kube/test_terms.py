@@ -1,4 +1,4 @@
-"""What a leader has to know of the one before it, and what one that never led leaves to the next."""
+"""What a leader has to know of the one before it goes through the hands of one that never led."""
 
 import asyncio
 from pathlib import Path
@@ -10,20 +10,6 @@ from berth_crds import tasks
 from berth_crds.client import api, connection
 from berth_operator.kube import terms
 from kube.elections import candidate, leader, read
-
-
-@pytest.mark.parametrize(
-    ("term", "waits"),
-    [
-        pytest.param(terms.Term("a/1", clean=True, inherited="{}"), False, id="released"),
-        pytest.param(terms.Term("a/1", clean=False, inherited="{}"), True, id="released amid binds"),
-        pytest.param(terms.Term("a/1", clean=False, lapsed=True, inherited="{}"), False, id="lapsed"),
-        pytest.param(terms.Term("a/1", clean=False, lapsed=True), True, id="lapsed, and nothing declared"),
-    ],
-)
-def test_binds_are_waited_for_where_they_cannot_be_made_void(term: terms.Term, *, waits: bool) -> None:
-    """Or where the last leader may still send some, as when a person has emptied the Lease."""
-    assert term.waits_for_binds is waits
 
 
 class LateApi(api.Api):
