@@ -34,7 +34,7 @@ MOST_ADDED: Final = 16  # All of them are asked for in turn, and each tick.
 # What stands beside the name of a type in keys of annotations, and what else is counted in sentences.
 RESERVED: Final = frozenset({"gpu", "uuids", "minors", "memory", "core", "mig", "cards", "replicas"})
 FUNCTIONS: Final = "-vfs"
-OF_KUBERNETES: Final = ("kubernetes.io/", "k8s.io/")
+BUILT_IN_TAINT_PREFIX: Final = ("kubernetes.io/", "k8s.io/")
 _LISTS: Final = ("*.dist-info/entry_points.txt", "*.egg-info/entry_points.txt")
 
 
@@ -159,7 +159,7 @@ def _of_resource(resource: str) -> str:
         or not schema_limits.LABEL_NAME.matches(name)
     ):
         return f"the resource {quoted(resource, most=LONGEST_WORDS)} is not like example.com/npu"
-    if prefix == names.GROUP or f"{prefix}/".endswith(OF_KUBERNETES):
+    if prefix == names.GROUP or f"{prefix}/".endswith(BUILT_IN_TAINT_PREFIX):
         return f"the resource {quoted(resource)} is under a name that is not the package's own"
     if resource in device_types.BY_RESOURCE:
         return f"the resource {quoted(resource)} is that of another type already"

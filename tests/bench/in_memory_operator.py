@@ -213,7 +213,7 @@ class InMemoryOperator:
 
     def _measure(self) -> None:
         """Measure the time of decisions and of sentences, pod by pod."""
-        self._decide, say = cycle.decision_for, self.loop.reporter.reasons.message
+        self._decide, say = cycle.place_or_explain, self.loop.reporter.reasons.message
 
         def said(candidate: queued_pods.Candidate, decision: decisions.Wait | decisions.Reject) -> str:
             started = time.thread_time()
@@ -221,7 +221,7 @@ class InMemoryOperator:
             self.spent[candidate.uid].explained += time.thread_time() - started
             return sentence
 
-        cycle.decision_for = self._decided
+        cycle.place_or_explain = self._decided
         self.loop.reporter.reasons.message = said  # type: ignore[method-assign]
 
     def _decided(
@@ -248,7 +248,7 @@ class InMemoryOperator:
 
     def close(self) -> None:
         """Leave no measuring behind."""
-        cycle.decision_for = self._decide
+        cycle.place_or_explain = self._decide
 
     # ------------------------------------------------------------ pods
 

@@ -77,14 +77,14 @@ def test_equal_seeds_draw_equal_pods(operator: in_memory_operator.InMemoryOperat
 
 def test_measuring_ends() -> None:
     """What is measured for one operator is not measured after it is closed."""
-    before = cycle.decision_for
+    before = cycle.place_or_explain
     operator = in_memory_operator.InMemoryOperator(1)
-    meanwhile = cycle.decision_for
+    meanwhile = cycle.place_or_explain
 
     operator.close()
 
     assert meanwhile is not before
-    assert cycle.decision_for is before
+    assert cycle.place_or_explain is before
 
 
 # ---------------------------------------------------------------- the verdict

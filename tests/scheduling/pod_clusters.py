@@ -184,7 +184,7 @@ def asked(inventory: Inventory, waiting: queued_pods.Candidate) -> Query:
 
 def feasible(inventory: Inventory, waiting: queued_pods.Candidate) -> set[str]:
     """Return the nodes that a pod may go to as far as other pods are concerned."""
-    mask = registry.feasible_for_other_pods(asked(inventory, waiting))
+    mask = registry.passes_inter_pod_filters(asked(inventory, waiting))
     known = {info.name: info.row for info in inventory.each() if info.node is not None}
     return {name for name, row in known.items() if mask is None or mask[row]}
 

@@ -340,6 +340,6 @@ def test_a_node_that_was_not_searched_to_the_end_may_take_the_pod() -> None:
 
     for _ in range(search_memory.MOST_RETRIES + 1):
         search.place(TIGHT, builders.demand(), policy=RULES, effort=Effort(expired=lambda: True))
-        found.append(search.may_place(question, RULES, {"n1"}))
+        found.append(search.might_fit(question, RULES, {"n1"}))
 
     assert found == [True, True, True, False]

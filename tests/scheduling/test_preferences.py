@@ -300,7 +300,7 @@ def test_a_pod_that_prefers_nothing_is_asked_as_ever() -> None:
     chosen(inventory, pod(1, images=("app:1",)), search=search)
 
     [cached] = search._cached.values()
-    assert (cached.preferences, cached.raw, cached.passes) == ((), {}, None)
+    assert (cached.preferences, cached.raw, cached.feasible) == ((), {}, None)
 
 
 def test_a_preference_may_depend_on_other_nodes(monkeypatch: pytest.MonkeyPatch) -> None:

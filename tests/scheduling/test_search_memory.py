@@ -90,12 +90,12 @@ def test_what_closer_looks_showed_is_weighed() -> None:
     shares = requests.Gpus(1, core=60), requests.Gpus(1, core=30, ratio=90), requests.Gpus(1, core=9)
     assert ask(search, builders.request(*shares)) is not None
     (answer,) = search._cached.values()
-    answer.reasons[0] = decisions.Reason.FULL, ""
+    answer.reasons_by_row[0] = decisions.Reason.FULL, ""
 
     search.inventory.charge(builders.hold("a", "n1"))
     ask(search, builders.request(*shares))
 
-    assert not answer.reasons
+    assert not answer.reasons_by_row
     assert search._bytes == answer.bytes
 
 

@@ -1,8 +1,8 @@
 """One card, read through NVML: what it is, where it is, how it is divided, and what runs on it.
 
 What cannot change while the library is open (name, compute capability, location) is read once for
-each uuid, everything else for every sample. A card without uuid, name or memory is lost: nothing of
-it could be given out.
+each uuid, everything else for every sample (`measurements`). A card without uuid, name or memory
+is lost: nothing of it could be given out.
 """
 
 import dataclasses

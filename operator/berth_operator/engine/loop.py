@@ -111,5 +111,5 @@ class Loop:
         wake.clear()
 
     def _next_due(self) -> float | None:
-        dues = self._ledger.backlog.next_due(), self.reporter.next_renewal(), self.binder.next_due()
+        dues = self._ledger.backlog.next_due(), self.reporter.next_reason_refresh(), self.binder.next_due()
         return min((due for due in dues if due is not None), default=None)

@@ -3,7 +3,8 @@
 Events are the least important writes. One worker posts them at a limited rate that makes way for
 binds, and an Event that is repeated only raises its count. The namespaces take turns; objects
 without a namespace, such as Devices, count as one more. When too many Events are queued, the
-oldest of the namespace with most are dropped and counted. A failed post is never an error.
+oldest of the namespace with most are dropped and counted. A failed post is never an error. What
+they say is decided elsewhere: of pods in `pod_status`.
 """
 
 import asyncio

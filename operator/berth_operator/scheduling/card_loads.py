@@ -124,7 +124,7 @@ def _write_free(table: node_table.NodeTable, row: int, figures: tuple[int, ...])
     return bool((table.free_memory_of_all(rows) > before).any())
 
 
-def copy_other_use(source: Inventory, copy: Inventory, node: str) -> None:
+def copy_unallocated_use(source: Inventory, copy: Inventory, node: str) -> None:
     """Have a copy of a node count what was measured in use of its cards beyond what is promised of them.
 
     The copy may promise less or more of a card; what others use of it stays the same.

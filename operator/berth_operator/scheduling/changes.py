@@ -90,12 +90,12 @@ class Change(abc.ABC):
 class ProposedChange:
     """One change in several variants, the cheapest first.
 
-    Where they are `nested`, each includes those before it: if one helps, so do all that follow it. It
+    Where they are `cumulative`, each includes those before it: if one helps, so do all that follow it. It
     `is_prerequisite` if no other change helps without it.
     """
 
     variants: Sequence[Change]
-    nested: bool = True
+    cumulative: bool = True
     is_prerequisite: bool = False
 
 
@@ -165,7 +165,7 @@ class EndPods(Change):
         return f"{wording.listed(titles)} on {wording.clipped(self.node)} terminated"
 
 
-def to_end(node: str, holds: Sequence[Hold]) -> Iterator[ProposedChange]:
+def ending_pods(node: str, holds: Sequence[Hold]) -> Iterator[ProposedChange]:
     """Propose to end pods of a node, the first alone, then one more each; nothing without pods."""
     if holds:
         counts = range(1, len(holds) + 1)

@@ -150,22 +150,22 @@ def _pods_to_try(
     """Yield the ready pods in order. If not all had a turn, those that are rarely tried come next."""
     done: set[str] = set()
     ready = backlog.ready(now, limit)
-    interrupted = None
+    next_in_order = None
     for candidate in ready:
         if deadlines is not None and deadlines.in_order_over:
-            interrupted = candidate
+            next_in_order = candidate
             break
         done.add(candidate.uid)
         yield PodToTry(candidate)
-    if deadlines is None or (interrupted is None and len(done) < limit):
+    if deadlines is None or (next_in_order is None and len(done) < limit):
         return  # All ready pods had their turn, or there is no clock.
     for candidate, reserved in backlog.out_of_order(now, frozenset(done)):
         if deadlines.over:
             return
         done.add(candidate.uid)
         yield PodToTry(candidate, in_order=False, reserved_nodes=reserved)
-    # Where the rarely tried pods left some time, the round goes on in order.
-    for candidate in itertools.chain([interrupted] if interrupted else [], ready):
+    # Where the rarely tried pods left some time, the round goes on in order: `ready` is an iterator.
+    for candidate in itertools.chain([next_in_order] if next_in_order else [], ready):
         if candidate.uid not in done:
             yield PodToTry(candidate)
 
@@ -183,7 +183,8 @@ class DeviceSearchBudget:
     def effort_for(self, candidate: queued_pods.Candidate, *, out_of_order: bool) -> Effort | None:
         """Return the effort for a pod; None if it needs a search and too little is left.
 
-        The first pod that needs a search always gets what is left, and the first out of order gets enough.
+        The first search of a round is never refused. Nor is the first one out of order, which gets enough for
+        one pod.
         """
         if out_of_order and not self._out_of_order_begun:
             self._out_of_order_begun, self._searched = True, False
@@ -225,7 +226,7 @@ def simulate(
     return found
 
 
-def decision_for(
+def place_or_explain(
     search: Search,
     candidate: queued_pods.Candidate,
     policy: Policy,
@@ -275,11 +276,11 @@ def _decide(
         # No node that is not reserved takes it, as far as they were searched. If a reserved one may, it stays
         # active.
         searched_all = question.need.filters_suffice or not effort.cut_short
-        if searched_all and search.may_place(question, policy, reserved_nodes):
+        if searched_all and search.might_fit(question, policy, reserved_nodes):
             return None
-    # If there are reserved nodes, none takes the pod (`may_place`), or the effort is used up: this only
-    # collects the reasons then.
-    return decision_for(search, candidate, policy, refused, effort)
+    # With reserved nodes, nothing can be placed here any more: `might_fit` ruled them out, or the effort is
+    # used up. Then this only collects the reasons.
+    return place_or_explain(search, candidate, policy, refused, effort)
 
 
 def hold_for(candidate: queued_pods.Candidate, placement: decisions.Placement) -> holds.Hold:

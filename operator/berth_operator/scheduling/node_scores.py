@@ -31,7 +31,7 @@ class Scorer(NamedTuple):
     ) -> tuple[score_inputs.Ranking, node_table.Mask]:
         """Return the scores of these nodes, and which of them pass the filters of the node itself."""
         query = Query(inventory, rows, self.question)
-        feasible = registry.feasible_without_other_pods(query, self.filters)
+        feasible = registry.passes_node_filters(query, self.filters)
         return self.strategy(self.score_input(query)), feasible
 
     def score_input(self, query: Query) -> score_inputs.ScoreInput:

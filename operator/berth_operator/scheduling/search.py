@@ -76,7 +76,7 @@ class Search:
     ) -> decisions.Placement | None:
         """Return the best node and devices, on a node that is not `excluded`; None if no node fits.
 
-        What the pod would rather have is tried first (`scopes.preferred`), then the request as it is, then
+        Preferred scopes of its devices are tried first (`scopes.preferred`), then the request as it is, then
         its variants on nodes where nvidia.com/gpu stands for replicas or MIG instances (`gpu_units`). Once
         `effort` is used up, the nodes that were not searched are left to the next call: those that refused
         are not searched again until they change. `question` is made of request and demand; a caller that has
@@ -85,14 +85,12 @@ class Search:
         effort = Effort() if effort is None else effort
         question = question or questions.of(request, demand)
         preferred = tuple(scopes.preferred(request.grouping))
-        # A wish is not tried on nodes where nvidia.com/gpu stands for replicas or MIG instances.
-        not_for_wishes = [*excluded, *self._nodes_of_other_units(question)] if preferred else ()
+        # A preferred scope is not tried on nodes where nvidia.com/gpu stands for replicas or MIG instances.
+        excluded_for_preferred = [*excluded, *self._nodes_counting_otherwise(question)] if preferred else ()
         for grouping in preferred:
             stricter = dataclasses.replace(request, grouping=grouping)
-            stricter_question = questions.of(stricter, demand)
-            if (
-                found := self._place(stricter, stricter_question, policy, effort, not_for_wishes)
-            ) is not None:
+            asked = questions.of(stricter, demand)
+            if (found := self._place(stricter, asked, policy, effort, excluded_for_preferred)) is not None:
                 return found
         if (found := self._place(request, question, policy, effort, excluded)) is not None:
             return found
@@ -100,7 +98,7 @@ class Search:
         found_elsewhere = (self._place(one.request, one, policy, effort, excluded) for one in variants)
         return next(filter(None, found_elsewhere), None)
 
-    def _nodes_of_other_units(self, question: questions.Question) -> Iterator[str]:
+    def _nodes_counting_otherwise(self, question: questions.Question) -> Iterator[str]:
         """Yield the nodes on which nvidia.com/gpu stands for replicas or MIG instances."""
         inventory = self.inventory
         asked = gpu_units.nodes_asked(inventory.table, inventory.all_rows, question)
@@ -108,9 +106,11 @@ class Search:
             if (info := inventory.infos[row]) is not None:
                 yield info.name
 
-    def may_place(self, question: questions.Question, policy: Policy, names: Collection[str]) -> bool:
+    def might_fit(self, question: questions.Question, policy: Policy, names: Collection[str]) -> bool:
         """Whether one of these nodes may fit, as far as is known without searching it."""
-        positions = np.setdiff1d(self._positions(names), self._positions_refused_for_pods(question))
+        positions = np.setdiff1d(
+            self._positions(names), self._positions_refused_by_inter_pod_filters(question)
+        )
         for one in self._all_questions(question):
             cached = self._scores(one, policy)
             again = self.inventory.name_positions()[cached.rows_to_search_again()]
@@ -129,12 +129,12 @@ class Search:
         positions: node_table.Numbers = self.inventory.name_positions()[rows]
         return positions
 
-    def _positions_refused_for_pods(self, question: questions.Question) -> node_table.Numbers:
+    def _positions_refused_by_inter_pod_filters(self, question: questions.Question) -> node_table.Numbers:
         """Return the positions of the nodes that refuse because of other pods, there or elsewhere."""
         if question.demand.other_pods is None:
             return NO_POSITIONS
         inventory = self.inventory
-        mask = registry.feasible_for_other_pods(Query(inventory, inventory.all_rows, question))
+        mask = registry.passes_inter_pod_filters(Query(inventory, inventory.all_rows, question))
         return NO_POSITIONS if mask is None else inventory.name_positions()[~mask]
 
     def _place(
@@ -149,10 +149,13 @@ class Search:
         rows_to_retry = set(cached.rows_to_search_again()) if cached.undecided_by_row else set[int]()
         # Nodes whose search ran out of effort the last time are searched only if no other node fits.
         hard = self._hard_to_search.of(question)
-        # Of most pods no node is kept out.
         other_pods = question.demand.other_pods
-        kept_out = self._kept_out(question, excluded) if excluded or other_pods is not None else NO_POSITIONS
-        scores_of_excluded = cached.exclude(kept_out) if kept_out.size else None
+        excluded_positions = (
+            self._excluded_positions(question, excluded)
+            if excluded or other_pods is not None
+            else NO_POSITIONS
+        )
+        scores_of_excluded = cached.exclude(excluded_positions) if excluded_positions.size else None
         scores_of_hard = cached.exclude(self._positions(hard)) if hard else None
         found, failed_searches = self._search_nodes(request, question, cached, effort)
         if scores_of_hard is not None:
@@ -162,15 +165,17 @@ class Search:
                     request, question, cached, effort, failed_searches=failed_searches
                 )
         if found is None and rows_to_retry and not effort.cut_short:
-            self._reopen(cached, rows_to_retry - self._rows_at(kept_out))
+            self._reopen(cached, rows_to_retry - self._rows_at(excluded_positions))
             found, _ = self._search_nodes(request, question, cached, effort, failed_searches=failed_searches)
         if scores_of_excluded is not None:
             cached.restore(scores_of_excluded)
         return found
 
-    def _kept_out(self, question: questions.Question, excluded: Collection[str]) -> node_table.Numbers:
+    def _excluded_positions(
+        self, question: questions.Question, excluded: Collection[str]
+    ) -> node_table.Numbers:
         """Return the positions of the nodes that are not tried now, whatever their scores are."""
-        refused = self._positions_refused_for_pods(question)
+        refused = self._positions_refused_by_inter_pod_filters(question)
         return np.union1d(self._positions(excluded), refused) if excluded else refused
 
     def _rows_at(self, positions: node_table.Numbers) -> set[int]:
@@ -201,11 +206,10 @@ class Search:
                 found = _allocate(view, request, first_slot, effort)
                 if not isinstance(found, allocator.Shortfall):
                     self._hard_to_search.note(question, info.name, hard=False)
-                    return decisions.Placement(
-                        info.name, found, isolation=view.device.isolation
-                    ), failed_searches
+                    placement = decisions.Placement(info.name, found, isolation=view.device.isolation)
+                    return placement, failed_searches
                 failed_searches += 1
-                if _left_for_next_round(question, effort, failed_searches):
+                if _inconclusive(question, effort, failed_searches):
                     break
                 reason = found.reason, found.detail
                 self._hard_to_search.note(
@@ -217,8 +221,8 @@ class Search:
             if reason[0] is decisions.Reason.UNDECIDED and effort.has_time_limit:
                 cached.undecided_by_row[info.row] += 1
             cached.score[best] = search_memory.IMPOSSIBLE
-            cached.reasons[info.row] = reason
-            self._weigh(cached)
+            cached.reasons_by_row[info.row] = reason
+            self._update_bytes(cached)
             effort.spend(1)
         return None, failed_searches
 
@@ -235,7 +239,7 @@ class Search:
         if rows:
             cached.forget_undecided_classes()
             self._score_rows(cached, _rows(rows))
-            self._weigh(cached)
+            self._update_bytes(cached)
 
     def refusals(self, question: questions.Question, policy: Policy) -> dict[int, NodeReason]:
         """Return why nodes that passed the filters refused when they were searched, by row."""
@@ -243,7 +247,7 @@ class Search:
         for one in self._all_questions(question):
             cached = self._cached.get(_without_other_pods(one))
             if cached is not None and cached.made_under(policy, self.inventory.demand_model()):
-                found |= cached.reasons
+                found |= cached.reasons_by_row
         return found
 
     def current_refusals(self, question: questions.Question, policy: Policy) -> dict[int, NodeReason]:
@@ -266,7 +270,7 @@ class Search:
         if cached is None or changed is None or len(changed) > inventory.size // 2:
             self._forget(question)
             cached = self._cached[question] = self._scores_of_all_nodes(question, policy, model)
-            self._weigh(cached)
+            self._update_bytes(cached)
             while len(self._cached) > 1 and self._crowded:
                 self._forget(next(iter(self._cached)))
         elif changed:
@@ -307,12 +311,12 @@ class Search:
 
     def _forget(self, question: questions.Question) -> None:
         if (cached := self._cached.pop(question, None)) is not None:
-            self._bytes -= cached.weighed
+            self._bytes -= cached.counted_bytes
 
-    def _weigh(self, cached: search_memory.CachedScores) -> None:
+    def _update_bytes(self, cached: search_memory.CachedScores) -> None:
         """Count what is remembered of a question as it is now."""
-        self._bytes += cached.bytes - cached.weighed
-        cached.weighed = cached.bytes
+        self._bytes += cached.bytes - cached.counted_bytes
+        cached.counted_bytes = cached.bytes
 
     def _scores_of_all_nodes(
         self, question: questions.Question, policy: Policy, model: demand_model.DemandModel
@@ -324,14 +328,14 @@ class Search:
             node_scores.scorer_of(question, policy),
             model,
             np.empty(size),
-            np.zeros(size, dtype=np.int64),
-            0,
-            inventory.score_epoch,
+            slot=np.zeros(size, dtype=np.int64),
+            version=0,
+            score_epoch=inventory.score_epoch,
             preference_version=inventory.preference_index.version,
         )
         if preferred := preferences.remembered(inventory, question, policy.preferences):
-            cached.preferences, cached.passes = preferred, np.zeros(size, dtype=np.bool_)
-            cached.raw = {name: np.zeros(size) for name in preferences.of_each_node(preferred)}
+            cached.preferences, cached.feasible = preferred, np.zeros(size, dtype=np.bool_)
+            cached.raw = {name: np.zeros(size) for name in preferences.per_node(preferred)}
         if questions.needs_free_memory(question) or node_scores.weighs_load(question, policy):
             cached.load_version = 0
         if size:
@@ -343,14 +347,14 @@ class Search:
         positions = inventory.name_positions()[rows]
         ranking, feasible = cached.scorer.score(inventory, rows)
         cached.score[positions] = np.where(feasible, ranking.score, search_memory.NO_SCORE)
-        if cached.passes is not None:
-            cached.passes[positions] = feasible
+        if cached.feasible is not None:
+            cached.feasible[positions] = feasible
         for name, figures in cached.raw.items():
             figures[positions] = preferences.BY_NAME[name].raw(Query(inventory, rows, cached.question))
-        if cached.reasons:
+        if cached.reasons_by_row:
             for row in np.arange(inventory.size)[rows].tolist():
-                cached.reasons.pop(row, None)
-            self._weigh(cached)
+                cached.reasons_by_row.pop(row, None)
+            self._update_bytes(cached)
         if ranking.slot is not None:
             cached.has_slots = True
             cached.slot[positions] = ranking.slot
@@ -375,13 +379,12 @@ def _rows(changed: set[int]) -> node_table.Rows:
     return np.array(sorted(changed), dtype=np.int64)
 
 
-def _left_for_next_round(question: questions.Question, effort: Effort, failed_searches: int) -> bool:
+def _inconclusive(question: questions.Question, effort: Effort, failed_searches: int) -> bool:
     """Whether the pod's effort ended during the last search, so that it proves nothing about its node.
 
-    The node is then left to the next round. A node that used up only its own part of the effort is
-    UNDECIDED: until it changes it is searched again a few times, and only where no other node fits. A node
-    that took all the time of the pod's first search is UNDECIDED, too: otherwise each round would begin
-    with it again, and search no other.
+    The next round searches such a node again. Two others are UNDECIDED: searched again a few times, and only
+    where no other node fits. They are nodes that used up only their own part of the effort, and the first
+    one searched, if it took all the time: otherwise each round would begin with it, and search no other.
     """
     took_all_time = failed_searches == 1 and effort.out_of_time
     return effort.cut_short and not question.need.filters_suffice and not took_all_time

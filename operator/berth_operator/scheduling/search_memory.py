@@ -56,12 +56,14 @@ class CachedScores:
     preference_version: int = -1
     # The figures of those that depend on each node alone, before they are weighed.
     raw: dict[str, node_table.Scores] = dataclasses.field(default_factory=dict)
-    passes: node_table.Mask | None = None  # The nodes that pass the filters; only if a preference applies.
-    reasons: dict[int, NodeReason] = dataclasses.field(default_factory=dict)  # Of nodes that were searched.
+    feasible: node_table.Mask | None = None  # The nodes that pass the filters; only if a preference applies.
+    reasons_by_row: dict[int, NodeReason] = dataclasses.field(
+        default_factory=dict
+    )  # Of nodes that were searched.
     reasons_by_class: dict[Hashable, NodeReason] = dataclasses.field(default_factory=dict)
     # How many searches of a node ended without an answer since it changed.
     undecided_by_row: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
-    weighed: int = 0  # Bytes, when the search last counted them.
+    counted_bytes: int = 0  # Bytes, when the search last counted them.
 
     def rows_to_search_again(self) -> list[int]:
         """Return the nodes whose search ended undecided, but no more often than `MOST_RETRIES`."""
@@ -97,7 +99,7 @@ class CachedScores:
     @property
     def bytes(self) -> int:
         """Roughly how much memory the scores and their question take."""
-        reasons = BYTES_A_REASON * len(self.reasons) + BYTES_A_CLASS * len(self.reasons_by_class)
+        reasons = BYTES_A_REASON * len(self.reasons_by_row) + BYTES_A_CLASS * len(self.reasons_by_class)
         a_node = BYTES_A_NODE + BYTES_A_FIGURE * len(self.raw)
         return BYTES_A_TERM * self.question.size + a_node * len(self.score) + reasons
 

@@ -68,7 +68,7 @@ def test_reason_is_true_of_its_node(inventory: Inventory, pod: queued_pods.Candi
         assert info.node is not None
         place = node_selection_reason(info.node, pod.demand.node_selection)
         state = _state(info) if pod.request else None
-        if place is not None or finding.reason in node_survey.OF_NODE_OBJECT:
+        if place is not None or finding.reason in node_survey.NODE_OBJECT_REASONS:
             assert (finding.reason, finding.detail) == place
         elif state is not None or (finding.reason in node_survey.AGENT_REASONS and not finding.never):
             assert finding.reason is state
@@ -188,7 +188,7 @@ def test_all_that_is_in_the_way_is_true(inventory: Inventory, pod: queued_pods.C
     told = {reason for reason, _ in nearest.whys}
 
     place = node_selection_reason(info.node, pod.demand.node_selection)
-    assert bool(told & node_survey.OF_NODE_OBJECT) == (place is not None)
+    assert bool(told & node_survey.NODE_OBJECT_REASONS) == (place is not None)
     # The taint of a cordoned node is called what it means.
     assert place is None or place[0] in told or place[1] == nodes.UNSCHEDULABLE_TAINT
     assert (Reason.SILENT in told) == bool(pod.request and info.device is not None and info.agent_not_ready)

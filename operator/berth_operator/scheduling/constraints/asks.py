@@ -125,7 +125,9 @@ def fewer(request: requests.Request, position: Position, most: int) -> Iterator[
     ask = position.of(request)
     counts = range(min(ask.count - 1, most), 0, -1)[:COUNTS_TRIED]
     if counts and not (isinstance(ask, requests.OtherDevices) and ask.every):
-        yield ProposedChange([ask_less(request, position, "count", count) for count in counts], nested=False)
+        yield ProposedChange(
+            [ask_less(request, position, "count", count) for count in counts], cumulative=False
+        )
 
 
 def smaller(failed: FailedPlacement, position: Position, ask: requests.Gpus) -> Iterator[ProposedChange]:

@@ -178,7 +178,7 @@ def remedies(scenario: changes.Scenario, _: object) -> Iterator[changes.Proposed
         if not others.repelled_by.isdisjoint(hold.anti_affinity)
         or any(_perhaps_in(selector, hold) and test(dict(hold.labels)) for selector, test in tests)
     )
-    yield from changes.to_end(scenario.node.name, among)
+    yield from changes.ending_pods(scenario.node.name, among)
 
 
 def _perhaps_in(selector: facts.PodSelector, hold: Hold) -> bool:

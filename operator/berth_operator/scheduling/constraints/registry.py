@@ -71,7 +71,7 @@ WORDS: Final[Mapping[Reason, Words]] = {
 BRIEF: Final[Mapping[Reason, str]] = {
     reason: words for one in CONSTRAINTS for reason, words in one.brief.items()
 }
-# Those two are asked apart from the others (`feasible_without_other_pods`).
+# Those two are asked apart from the others (`passes_node_filters`).
 _APART: Final = (resources.CONSTRAINT, partition_policy.CONSTRAINT)
 _WITHOUT_OTHER_PODS: Final = tuple(
     one for one in CONSTRAINTS if one not in _APART and one.depends_on is not DependsOn.OTHER_PODS
@@ -100,12 +100,12 @@ def lifted_by_pods_without_devices(question: questions.Question) -> bool:
 
 def feasible(query: Query) -> node_table.Mask:
     """Return the nodes that pass the filters; only a device search shows whether the devices suffice."""
-    mask = feasible_without_other_pods(query, filters_of(query.question))
-    others = feasible_for_other_pods(query)
+    mask = passes_node_filters(query, filters_of(query.question))
+    others = passes_inter_pod_filters(query)
     return mask if others is None else mask & others
 
 
-def feasible_for_other_pods(query: Query) -> node_table.Mask | None:
+def passes_inter_pod_filters(query: Query) -> node_table.Mask | None:
     """Return the nodes that pass the filters that depend on pods elsewhere; None where the pod has none."""
     if query.question.demand.other_pods is None:
         return None
@@ -121,7 +121,7 @@ def filters_of(question: questions.Question) -> tuple[constraint.Filter, ...]:
     return tuple(one.feasible for one in _WITHOUT_OTHER_PODS if one.feasible and one.applies_to(question))
 
 
-def feasible_without_other_pods(query: Query, filters: tuple[constraint.Filter, ...]) -> node_table.Mask:
+def passes_node_filters(query: Query, filters: tuple[constraint.Filter, ...]) -> node_table.Mask:
     """Return the nodes that pass the filters of their question (`filters_of`)."""
     mask = resources.feasible(query)  # A new mask, without rows that have no Node object.
     if (of_unit := gpu_units.nodes_asked(query.table, query.rows, query.question)) is not None:

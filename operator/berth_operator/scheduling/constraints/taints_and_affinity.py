@@ -18,7 +18,9 @@ from berth_operator.scheduling.decisions import NodeReason, Reason
 from berth_operator.scheduling.nodes import affinity, facts, taints
 from berth_operator.scheduling.wording import clipped, nodes_that, with_detail
 
-OF_KUBERNETES: Final = "node.kubernetes.io/"  # Its own taints say that something is wrong with a node.
+BUILT_IN_TAINT_PREFIX: Final = (
+    "node.kubernetes.io/"  # Its own taints say that something is wrong with a node.
+)
 MOST_EVALUATED: Final = 64  # How many nodes are looked at in detail: those with the fewest obstacles.
 
 
@@ -181,7 +183,7 @@ def relaxations(failed: FailedPlacement) -> Iterator[ProposedChange]:
     counted = collections.Counter(change for one in found if len(one) == fewest for change in one)
     for change, _ in sorted(counted.items(), key=lambda item: (-item[1], item[0].clause())):
         if not change.node and not (
-            isinstance(change, Tolerate) and change.taint.key.startswith(OF_KUBERNETES)
+            isinstance(change, Tolerate) and change.taint.key.startswith(BUILT_IN_TAINT_PREFIX)
         ):
             yield ProposedChange([change], is_prerequisite=True)
 

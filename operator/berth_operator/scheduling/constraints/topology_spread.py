@@ -192,7 +192,7 @@ def remedies(scenario: changes.Scenario, _: object) -> Iterator[changes.Proposed
             for hold in scenario.holds
             if hold.namespace in constraint.selector.namespaces and selects(dict(hold.labels))
         )
-        yield from changes.to_end(scenario.node.name, among)
+        yield from changes.ending_pods(scenario.node.name, among)
 
 
 UNMATCHED: Final = "didn't match pod topology spread constraints"

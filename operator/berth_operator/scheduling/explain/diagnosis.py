@@ -59,7 +59,7 @@ def _diagnosed(
         return dataclasses.replace(
             seen, diagnosed=True, deficits=tuple(resources.deficits(trials.scenario_of(survey, row)))
         )
-    if seen.reason in node_survey.OF_NODE_OBJECT | node_survey.AGENT_REASONS:
+    if seen.reason in node_survey.NODE_OBJECT_REASONS | node_survey.AGENT_REASONS:
         return dataclasses.replace(seen, diagnosed=True)
     seen = dataclasses.replace(seen, pods_with_unknown_devices=tuple(_withholding(survey.node(row), seen)))
     request = survey.request_on(row)

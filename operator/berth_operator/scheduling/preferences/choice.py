@@ -61,7 +61,7 @@ def _points(
     weights = cached.policy.preferences
     # Where nothing is remembered beside the scores, no pod has a device search, which alone excludes more.
     passes = _passing(
-        inventory, question, cached.score != IMPOSSIBLE if cached.passes is None else cached.passes
+        inventory, question, cached.score != IMPOSSIBLE if cached.feasible is None else cached.feasible
     )
     query = Query(inventory, inventory.all_rows, question)
     stated, unstated, most = np.zeros(len(cached.score)), np.zeros(len(cached.score)), 0
@@ -91,7 +91,7 @@ def _passing(inventory: Inventory, question: questions.Question, passes: node_ta
     """Return which nodes pass the filters, those that ask about pods elsewhere included, by position."""
     if question.demand.other_pods is None:
         return passes
-    mask = constraints.feasible_for_other_pods(Query(inventory, inventory.all_rows, question))
+    mask = constraints.passes_inter_pod_filters(Query(inventory, inventory.all_rows, question))
     if mask is None:
         return passes
     found = passes.copy()

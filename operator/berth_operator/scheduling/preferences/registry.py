@@ -56,6 +56,6 @@ def of_each_pod(
     return found
 
 
-def of_each_node(names: Iterable[str]) -> Iterator[str]:
+def per_node(names: Iterable[str]) -> Iterator[str]:
     """Yield the names of those preferences of which a node's figure depends on that node alone."""
     return (name for name in names if BY_NAME[name].depends_on is DependsOn.NODE)

@@ -158,8 +158,8 @@ def _try_on_node(
     def helps(changes: Iterable[Change]) -> bool:
         return trials.fits(survey, _with_changes(before, changes))
 
-    # Start from the most far-reaching variant of each change. Where variants are not nested, this can miss
-    # that an earlier one would help.
+    # Start from the most far-reaching variant of each change. Where variants are not cumulative, an earlier
+    # one may help that this misses.
     chosen = [proposal.variants[-1] for proposal in proposals]
     if not helps(chosen):
         return None
@@ -188,31 +188,31 @@ def _with_changes(before: Scenario, changes: Iterable[Change]) -> Scenario:
 def cheapest_variant(proposal: ProposedChange, helps: Callable[[Change], bool]) -> Change | None:
     """Return the cheapest variant of a change that helps, without the parts that are not needed."""
     variants = proposal.variants
-    if not proposal.nested:
+    if not proposal.cumulative:
         return next(filter(helps, variants), None)
     if not helps(variants[-1]):
         return None
-    # Once a nested variant helps, all later ones do, so bisection finds the first.
+    # Once a cumulative variant helps, all later ones do, so bisection finds the first.
     change = variants[bisect.bisect_left(variants, x=True, hi=len(variants) - 1, key=helps)]
     # Each variant adds one part. The last part is needed while all the others are there, for the variant
     # before, which lacks only this part, did not help.
-    return _without_unneeded(change, change.parts[:-1], helps, needed=change.parts[-1:])
+    return _minimized(change, change.parts[:-1], helps, needed=change.parts[-1:])
 
 
-def _without_unneeded(
-    change: Change, parts: Sequence[Any], helps: Callable[[Change], bool], needed: Sequence[Any] = ()
+def _minimized(
+    change: Change, untested: Sequence[Any], helps: Callable[[Change], bool], needed: Sequence[Any] = ()
 ) -> Change:
-    """Return a change without those of these parts that are not needed; some are known to be `needed`.
+    """Drop these parts one after another, as long as the change still helps; others are known to be `needed`.
 
     Dropping one part can make another unnecessary that was needed before, so those that were needed before
-    the last drop are tried again. For example, where all cards without a holder are withheld, a card whose
-    pods all end is withheld as well; if one of them stays, the rest of the card can be used.
+    the last drop are tested once more. For example, where all cards without a holder are withheld, a card
+    whose pods all end is withheld as well; if one of them stays, the rest of the card can be used.
     """
-    again: Sequence[Any] = ()
-    for part in parts:
+    retest: Sequence[Any] = ()
+    for part in untested:
         fewer = change.with_parts([one for one in change.parts if one is not part])
         if helps(fewer):
-            change, again = fewer, needed
+            change, retest = fewer, needed
         else:
             needed = (*needed, part)
-    return _without_unneeded(change, again, helps) if again else change
+    return _minimized(change, retest, helps) if retest else change

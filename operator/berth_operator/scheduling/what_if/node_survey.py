@@ -36,7 +36,7 @@ from berth_operator.scheduling.what_if.feasibility import FeasibilityChecker
 from berth_operator.scheduling.what_if.work_budget import WorkBudget
 
 # Lifted by a change of the Node object: its labels, taints, cordon or kubelet.
-OF_NODE_OBJECT: Final = frozenset(
+NODE_OBJECT_REASONS: Final = frozenset(
     {
         Reason.NODE_CORDONED,
         Reason.TAINTED,
@@ -54,9 +54,9 @@ ReasonsByClass = dict[Hashable, NodeReason | None]  # Of nodes that are equal in
 class ChangeNeeded(enum.IntEnum):
     """What would have to change for a node to take the pod, from the easiest."""
 
-    OF_USE_OR_DEVICES = 0
-    OF_NODE_OR_AGENT = 1
-    OF_HARDWARE = 2
+    USE_OR_DEVICES = 0
+    NODE_OR_AGENT = 1
+    HARDWARE = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,9 +120,9 @@ class NodeSurvey:
     @functools.cached_property
     def change_needed(self) -> node_table.Numbers:
         """What each node needs most, as a `ChangeNeeded`."""
-        changes = self.with_reason(OF_NODE_OBJECT | AGENT_REASONS)
-        of_node = np.where(changes, ChangeNeeded.OF_NODE_OR_AGENT, ChangeNeeded.OF_USE_OR_DEVICES)
-        needed: node_table.Numbers = np.where(self.never_fits, ChangeNeeded.OF_HARDWARE, of_node)
+        changes = self.with_reason(NODE_OBJECT_REASONS | AGENT_REASONS)
+        of_node = np.where(changes, ChangeNeeded.NODE_OR_AGENT, ChangeNeeded.USE_OR_DEVICES)
+        needed: node_table.Numbers = np.where(self.never_fits, ChangeNeeded.HARDWARE, of_node)
         return needed
 
     def nearest(self, among: node_table.Mask | None = None) -> list[int]:
@@ -143,19 +143,21 @@ def survey(
     """Return the reasons of all nodes; those not searched when the budget is exhausted are undecided."""
     inventory, request, demand = search.inventory, candidate.request, candidate.demand
     question = questions.of(request, demand)
-    table = reasons.evaluate(inventory, question, search.current_refusals(question, policy))
+    reason_table = reasons.evaluate(inventory, question, search.current_refusals(question, policy))
     has_node = inventory.table.has_node[: inventory.size].copy()
-    _search_passing_nodes(table, inventory, candidate, has_node & (table.reason_index == 0), budget)
+    _search_passing_nodes(
+        reason_table, inventory, candidate, has_node & (reason_table.reason_index == 0), budget
+    )
     return NodeSurvey(
         inventory,
         policy,
         request,
         demand,
-        counts=table.counts(),
-        node_reasons=(None, *table.node_reasons),
-        reason_index=table.reason_index,
+        counts=reason_table.counts(),
+        node_reasons=(None, *reason_table.node_reasons),
+        reason_index=reason_table.reason_index,
         has_node=has_node,
-        never_fits=table.never(),
+        never_fits=reason_table.never(),
         gap=_gaps(inventory, question),
         budget=budget,
     )
@@ -172,7 +174,7 @@ def _gaps(inventory: Inventory, question: questions.Question) -> node_table.Scor
 
 
 def _search_passing_nodes(
-    table: reasons.ReasonTable,
+    reason_table: reasons.ReasonTable,
     inventory: Inventory,
     candidate: queued_pods.Candidate,
     passing: node_table.Mask,
@@ -182,9 +184,8 @@ def _search_passing_nodes(
     request, order = candidate.request, inventory.name_positions()
     unsure = set(np.flatnonzero(passing).tolist())
     if request.need.filters_suffice or not request.need.any_device:
-        # Where devices are asked for, nodes are searched until one confirms the filters; then all that pass
-        # count as fitting. That takes few simple searches, which no limit of steps may cut short: the filters
-        # can tell of every node.
+        # The filters decide here. Where devices are asked for, one search confirms them; it is cheap, so no
+        # limit of steps applies.
         time_limited_only = WorkBudget(
             Effort(work_budget.NO_LIMIT, budget.effort.expired), unlimited_nodes=True
         )
@@ -195,7 +196,7 @@ def _search_passing_nodes(
         for row in sorted(unsure, key=lambda row: int(order[row])):
             reason = _searched_reason(inventory, row, candidate, survey_budget, reasons_by_class)
             if reason is not None:
-                table.add(row, reason)
+                reason_table.add(row, reason)
 
 
 def _searched_reason(

@@ -28,7 +28,13 @@ def scenario_of(survey: NodeSurvey, row: int) -> Scenario:
     # Not `info.device`, which lacks the cards that are withheld for pods with unreadable allocations. The
     # change may end such a pod; if it does not, `charge` withholds them again.
     return Scenario(
-        survey.request, survey.demand, info.node, info.owned, info.agent_not_ready, holds, info.quarantine
+        survey.request,
+        survey.demand,
+        node=info.node,
+        device=info.owned,
+        agent_not_ready=info.agent_not_ready,
+        holds=holds,
+        quarantine=info.quarantine,
     )
 
 
@@ -58,7 +64,7 @@ def inventory_of(survey: NodeSurvey, scenario: Scenario) -> Inventory:
     for hold in scenario.holds:
         copy.charge(hold)
     if questions.needs_free_memory(scenario.request):
-        card_loads.copy_other_use(survey.inventory, copy, scenario.node.name)
+        card_loads.copy_unallocated_use(survey.inventory, copy, scenario.node.name)
     return copy
 
 
@@ -72,7 +78,7 @@ def place(survey: NodeSurvey, scenario: Scenario) -> decisions.Placement | None:
         return None
     survey.budget.spend_on_trial(scenario)
     if scenario.demand.other_pods is not None:
-        if not suits_other_pods(survey, scenario, question):
+        if not passes_inter_pod_filters(survey, scenario, question):
             return None
         scenario = dataclasses.replace(scenario, demand=dataclasses.replace(scenario.demand, other_pods=None))
         question = questions.of(scenario.request, scenario.demand)
@@ -86,7 +92,7 @@ def place(survey: NodeSurvey, scenario: Scenario) -> decisions.Placement | None:
     )
 
 
-def suits_other_pods(survey: NodeSurvey, scenario: Scenario, question: questions.Question) -> bool:
+def passes_inter_pod_filters(survey: NodeSurvey, scenario: Scenario, question: questions.Question) -> bool:
     """Whether the node suits the pod by the pods on all nodes, without those that end in the scenario."""
     inventory = survey.inventory
     info = inventory.node(scenario.node.name)
@@ -95,7 +101,7 @@ def suits_other_pods(survey: NodeSurvey, scenario: Scenario, question: questions
     ended = [hold for hold in info.holds.values() if hold.uid not in stay]
     with inventory.pods.without(ended):
         query = Query(inventory, slice(info.row, info.row + 1), question)
-        found = registry.feasible_for_other_pods(query)
+        found = registry.passes_inter_pod_filters(query)
     return found is None or bool(found[0])
 
 

@@ -16,7 +16,7 @@ from berth_operator.scheduling.what_if.node_survey import NodeSurvey
 
 def remedies(scenario: Scenario) -> Iterator[ProposedChange]:
     """Yield a proposal to end pods, first those that share their devices with the fewest others."""
-    return changes.to_end(scenario.node.name, scenario.holds[: work_budget.PODS_TRIED])
+    return changes.ending_pods(scenario.node.name, scenario.holds[: work_budget.PODS_TRIED])
 
 
 def freeing_devices_instead(
@@ -24,7 +24,7 @@ def freeing_devices_instead(
 ) -> changes.EndPods | changes.FreeDevices:
     """Return a change that frees only the devices the pod would get, if that is enough; else this one.
 
-    Nor is it proposed where pods that stay have a part of these devices, which they would have to free, too.
+    It is not proposed either if a pod that stays has a part of one of these devices.
     """
     before = trials.scenario_of(survey, row)
     after = change.apply(before)

@@ -17,8 +17,8 @@ STEPS_FOR_ALL_NODES: Final = 40_000  # Where all nodes are to be diagnosed and n
 SURVEY_FRACTION: Final = 0.4  # What the survey may use, which finds out which nodes refuse and why.
 DIAGNOSIS_FRACTION: Final = 0.5  # What the diagnosis of single devices may use of the rest.
 # What is tried at most, whatever steps are left.
-# The nearest nodes that are diagnosed or on which changes are tried, and as many examples of reasons again
-# (`explain.diagnosis`).
+# The nearest nodes that are diagnosed or on which changes are tried. Besides these, as many nodes are
+# diagnosed as examples of other reasons (`explain.diagnosis`).
 NODES_DIAGNOSED: Final = 8
 NODES_TRIED: Final = 4  # The nodes on which one type of change, or the repair of one reason, is tried.
 NODES_FOR_PAIRS: Final = 2  # The nodes on which two changes are tried together.
@@ -44,7 +44,7 @@ class WorkBudget:
 
     @property
     def exhausted(self) -> bool:
-        """Whether no steps are left. A search that wanted more also sets `effort.cut_short`."""
+        """Whether no steps are left; `effort.cut_short` is true only if a search wanted more."""
         return self.effort.left <= 0
 
     @contextlib.contextmanager
