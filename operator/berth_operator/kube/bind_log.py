@@ -83,7 +83,7 @@ def _most_frequent(unlogged: collections.Counter[str]) -> Iterator[str]:
 
 
 def _fields(candidate: queued_pods.Candidate, placement: decisions.Placement) -> dict[str, Any]:
-    held = allocator.peak_shares(placement.grants)
+    held = allocator.effective_shares(placement.grants)
     return logs.fields(
         namespace=candidate.namespace,
         pod=candidate.name,

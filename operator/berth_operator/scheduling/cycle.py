@@ -291,7 +291,7 @@ def hold_for(candidate: queued_pods.Candidate, placement: decisions.Placement) -
         title=candidate.title,
         node=placement.node,
         amounts=tuple(sorted(demand.amounts + demand.device_resources)),
-        shares=allocator.peak_shares(placement.grants),
+        shares=allocator.effective_shares(placement.grants),
         host_ports=demand.host_ports,
         claims=demand.claims,
         disks=demand.disks,

@@ -231,8 +231,9 @@ class Search:
         view = info.view()
         if cached.load_version is None or not node_scores.weighs_load(cached.question, cached.policy):
             return view
-        burdens = points.burdens(self.inventory.table, info.row, view.device.cards, cached.policy.weights)
-        return view._replace(burdens=burdens)
+        weights = cached.policy.weights
+        loads = points.loads_by_uuid(self.inventory.table, info.row, view.device.cards, weights)
+        return view._replace(loads_by_uuid=loads)
 
     def _reopen(self, cached: search_memory.CachedScores, rows: set[int]) -> None:
         """Score these nodes again, so that they count as not searched yet."""
@@ -264,8 +265,7 @@ class Search:
         cached = self._cached.get(question)
         changed = None
         if cached is not None:
-            # The stored key object: the dict finds it by identity, without comparing fields.
-            question = cached.question
+            question = cached.question  # The stored key: found by identity, without comparing fields.
             changed = self._changed_since(cached) if self._still_hold(cached, policy, model) else None
         if cached is None or changed is None or len(changed) > inventory.size // 2:
             self._forget(question)
@@ -288,7 +288,7 @@ class Search:
         if cached.score_epoch != self.inventory.score_epoch or not cached.made_under(policy, model):
             return False
         if cached.preference_version != (version := self.inventory.preference_index.version):
-            preferred = preferences.remembered(self.inventory, cached.question, policy.preferences)
+            preferred = preferences.shared_by_question(self.inventory, cached.question, policy.preferences)
             if cached.preferences != preferred:
                 return False
             cached.preference_version = version
@@ -333,7 +333,7 @@ class Search:
             score_epoch=inventory.score_epoch,
             preference_version=inventory.preference_index.version,
         )
-        if preferred := preferences.remembered(inventory, question, policy.preferences):
+        if preferred := preferences.shared_by_question(inventory, question, policy.preferences):
             cached.preferences, cached.feasible = preferred, np.zeros(size, dtype=np.bool_)
             cached.raw = {name: np.zeros(size) for name in preferences.per_node(preferred)}
         if questions.needs_free_memory(question) or node_scores.weighs_load(question, policy):

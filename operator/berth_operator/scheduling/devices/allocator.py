@@ -26,7 +26,7 @@ from berth_operator.scheduling.devices.search_effort import Effort
 Shortfall = shortfalls.Shortfall
 Verdict = verdicts.Verdict
 judge = verdicts.judge
-peak_shares = grants.peak_shares
+effective_shares = grants.effective_shares
 left_out = shortfalls.left_out
 
 

@@ -39,8 +39,8 @@ class View(NamedTuple):
     `open` is false where no card of the node may be given out at all, and `exclusive_replicas` is true
     where a time-sliced or MPS card is given to one pod at a time. `quarantine` says why the node gets no pod
     although its agent is ready. `honors_partitions` is true where whole cards are given in partitions only.
-    `burdens` say how loaded cards are, in the order in which they had better be left alone; without any they
-    are all alike. `measured_free` is the memory of cards that nobody uses, where that was measured lately. Of
+    `loads_by_uuid` say how loaded cards are: the more, the better they are left alone; without any they are
+    all alike. `measured_free` is the memory of cards that nobody uses, where that was measured lately. Of
     the core of a card `core_limit` percent may be promised in all, as long as it has memory left: a card that
     one pod has whole, and one of unknown memory, is never promised beyond 100.
     """
@@ -53,7 +53,7 @@ class View(NamedTuple):
     quarantine: str = ""
     exclusive_replicas: bool = False
     honors_partitions: bool = False
-    burdens: Mapping[str, int] = NOTHING
+    loads_by_uuid: Mapping[str, int] = NOTHING
     measured_free: Mapping[str, int] = NOTHING
     core_limit: int = FULL_CORE
 
@@ -61,9 +61,9 @@ class View(NamedTuple):
         """Return what is taken of a device."""
         return self.used.get(uuid, UNUSED)
 
-    def burden(self, uuid: str) -> int:
+    def load_of(self, uuid: str) -> int:
         """Return how loaded a card is: the lower, the sooner it is given."""
-        return self.burdens.get(uuid, 0)
+        return self.loads_by_uuid.get(uuid, 0)
 
     def free_core(self, card: PhysicalDevice) -> int:
         """Return how much compute is left on a card, or of another device what is left of it."""

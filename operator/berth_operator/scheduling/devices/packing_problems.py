@@ -295,7 +295,7 @@ def _items_of(problem: NodeProblem, container_number: int, number: int, ask: req
         problem.spots,
         phases,
         borrows=not problem.request.containers[container_number].runs,
-        burdens=problem.view.burdens,
+        loads_by_uuid=problem.view.loads_by_uuid,
     )
     whole = Item(
         container_number, number, phases, ask.count, needs, _arrange(problem, ask, preference, needs)

@@ -29,22 +29,22 @@ class Preference:
     spots: tuple[Spot, ...]
     phases: tuple[int, ...]
     borrows: bool
-    burdens: Mapping[str, int]  # Of cards, by uuid.
+    loads_by_uuid: Mapping[str, int]  # Of cards, by uuid.
 
-    def burden(self, spot: Spot) -> int:
+    def load_of(self, spot: Spot) -> int:
         """Return how loaded the card of a spot is."""
-        return self.burdens.get(spot.card.uuid, 0)
+        return self.loads_by_uuid.get(spot.card.uuid, 0)
 
 
 def pools(
     view: device_view.View, cards: tuple[PhysicalDevice, ...], pool: int, count: int
 ) -> tuple[int, ...]:
     """Return the cards to choose so many from: first those that are loaded least, then all of the pool."""
-    if not view.burdens or pool.bit_count() <= count:
+    if not view.loads_by_uuid or pool.bit_count() <= count:
         return (pool,)
     slots = list(node_topology.slots(pool))
-    most = sorted(view.burden(cards[slot].uuid) for slot in slots)[max(count, 1) - 1]
-    calm = node_topology.mask_of([slot for slot in slots if view.burden(cards[slot].uuid) <= most])
+    most = sorted(view.load_of(cards[slot].uuid) for slot in slots)[max(count, 1) - 1]
+    calm = node_topology.mask_of([slot for slot in slots if view.load_of(cards[slot].uuid) <= most])
     return (pool,) if calm == pool else (calm, pool)
 
 
@@ -63,7 +63,7 @@ def shares(preference: Preference, needs: Mapping[int, Amounts]) -> Arrange:
         new = spot.fresh and not any(load)
         after = (taken[0] + needs[at][0], taken[1] + needs[at][1])
         tightness = left_over(spot.room, after, spot.scale)
-        return _unborrowed(preference, load), preference.burden(spot), new, tightness, spot.device
+        return _unborrowed(preference, load), preference.load_of(spot), new, tightness, spot.device
 
     return _sorted_by(key)
 
@@ -76,14 +76,20 @@ def replicas(preference: Preference, count: int, *, spread: bool) -> Arrange:
         free = spot.room[0] - packing.load_in(load, preference.phases)[0]
         used = spot.card.replicas - free
         if spread:
-            return (mine.count(at), _unborrowed(preference, load), preference.burden(spot), used, spot.device)
+            return (
+                mine.count(at),
+                _unborrowed(preference, load),
+                preference.load_of(spot),
+                used,
+                spot.device,
+            )
         missing = count - sum(1 for one in mine if preference.spots[one].card.replicas > 1)
         fits = free >= missing
         return (
             _unborrowed(preference, load),
             at not in mine,
             not fits,
-            preference.burden(spot),
+            preference.load_of(spot),
             -used if fits else used,
             spot.device,
         )
@@ -104,7 +110,7 @@ def instances(preference: Preference, in_use: Mapping[int, int]) -> Arrange:
         new = spot.fresh and not state.held >> spot.device & 1
         harm = mig_slices.harm(spot.card.model, mig_slices.occupied((spot.instance,)), taken[spot.device])
         order = spot.device, spot.instance.start, spot.instance.uuid
-        return _unborrowed(preference, load), preference.burden(spot), new, harm, *order
+        return _unborrowed(preference, load), preference.load_of(spot), new, harm, *order
 
     return arrange
 

@@ -66,7 +66,7 @@ def _whole_cards(
     if selectable.free.bit_count() - view.withheld < count:
         return None
     choices_of_cards = [selectable]
-    if view.burdens:
+    if view.loads_by_uuid:
         pools = preferences.pools(view, cards, selectable.pool, count)
         choices_of_cards = [selectable._replace(pool=pool) for pool in pools]
     for scope in scopes.tried(selectable, request.grouping):
@@ -111,7 +111,7 @@ def _by_preference(
         if core < ask.core or memory < need:
             continue
         after = preferences.left_over((core, memory), (ask.core, need), card.memory)
-        ranks.append((view.burden(card.uuid), view.unused(card), after, slot))
+        ranks.append((view.load_of(card.uuid), view.unused(card), after, slot))
     yield from (slot for *_, slot in sorted(ranks))
 
 

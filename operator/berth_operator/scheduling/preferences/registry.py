@@ -35,7 +35,7 @@ _BESIDE_OTHERS: Final = tuple(one for one in PREFERENCES if one.beside_others)
 _OF_EACH_POD: Final = tuple(one for one in PREFERENCES if one.of_each_pod)
 
 
-def remembered(
+def shared_by_question(
     inventory: Inventory, question: questions.Question, weights: PreferenceWeights
 ) -> tuple[str, ...]:
     """Return the names of the preferences that count for all pods with this question."""

@@ -21,7 +21,7 @@ from berth_operator.scheduling.strategies import score_inputs
 LARGE_CARD: Final = (
     288 << 30
 )  # Bytes: no card has more. With a constant, this point does not depend on other nodes.
-BURDEN_STEPS: Final = 10  # Cards whose burden differs by less than a tenth are equally good.
+LOAD_STEPS: Final = 10  # Cards whose load differs by less than a tenth are equally good.
 
 
 def mixed(score_input: score_inputs.ScoreInput, base: node_table.Scores) -> node_table.Scores:
@@ -117,10 +117,10 @@ def card_slot(score_input: score_inputs.ScoreInput) -> node_table.Numbers | None
     return slot
 
 
-def burdens(
+def loads_by_uuid(
     table: node_table.NodeTable, row: int, cards: Iterable[PhysicalDevice], weights: Weights
 ) -> Mapping[str, int]:
     """Return how loaded each card of a node is, by uuid, in tenths: the lower, the sooner it is given."""
     points = of_cards(table, slice(row, row + 1), weights)[0] / weights.load
-    tenths = np.rint((1 - points) * BURDEN_STEPS).astype(np.int64).tolist()
+    tenths = np.rint((1 - points) * LOAD_STEPS).astype(np.int64).tolist()
     return {card.uuid: tenth for card, tenth in zip(cards, tenths, strict=False)}

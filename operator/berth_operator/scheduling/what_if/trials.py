@@ -113,4 +113,4 @@ def fits(survey: NodeSurvey, scenario: Scenario) -> bool:
 def granted_devices(survey: NodeSurvey, scenario: Scenario) -> set[str]:
     """Return the uuids of the devices that the pod would get."""
     found = place(survey, scenario)
-    return {share.uuid for share in allocator.peak_shares(found.grants)} if found is not None else set()
+    return {share.uuid for share in allocator.effective_shares(found.grants)} if found is not None else set()
