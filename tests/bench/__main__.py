@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-SCENARIOS: Final = ("fill", "stream", "churn", "answers", "restart")
+SCENARIOS: Final = ("fill", "fractions", "stream", "churn", "answers", "restart")
 UNKNOWN: Final = 2
 
 

@@ -32,6 +32,7 @@ from testbed import waiting
 
 SHAPE: Final = "8xH100-SXM5-80GB"
 CARDS: Final = 8
+WHOLE: Final = 100  # Percent of a card.
 IN_FLIGHT: Final = 32
 LIFTED: Final = ("--max-requests-inflight=10000", "--max-mutating-requests-inflight=10000")
 POLICIES: Final = fleet.ROOT / "manifests" / "admission.yaml"
@@ -157,11 +158,12 @@ class BenchCluster:
 
     # ------------------------------------------------------------ pods
 
-    async def fill(self, count: int, *, scheduler: str) -> str:
-        """Make a namespace with waiting pods of one card each."""
+    async def fill(self, count: int, *, scheduler: str, cards: int = 1, percent: int = WHOLE) -> str:
+        """Make a namespace with waiting pods of one card each, or of more, or of a part."""
         namespace = self.cluster.namespace("fill")
         path = f"/api/v1/namespaces/{namespace}/pods"
-        await self._each(self.send("POST", path, pod(at, scheduler)) for at in range(count))
+        pods = (pod(at, scheduler, cards=cards, percent=percent) for at in range(count))
+        await self._each(self.send("POST", path, one) for one in pods)
         return namespace
 
     async def record(self) -> None:
@@ -270,9 +272,10 @@ def removable() -> list[Thing]:
     return [one for one in documents if one["metadata"]["name"] != "berth-fence"]
 
 
-def pod(at: int, scheduler: str) -> Thing:
-    """Make a pod that asks for one card, as the stock scheduler and Berth both read it."""
-    resources = {"requests": {"cpu": "1", "memory": "4Gi"}, "limits": {names.NVIDIA_GPU: "1"}}
+def pod(at: int, scheduler: str, *, cards: int = 1, percent: int = WHOLE) -> Thing:
+    """Make a pod that asks for cards, as the stock scheduler and Berth both read it, or for a part of one."""
+    limits = {names.NVIDIA_GPU: f"{cards}"} if percent == WHOLE else {names.GPU: f"{percent}"}
+    resources = {"requests": {"cpu": "1", "memory": "4Gi"}, "limits": limits}
     container = {"name": "main", "image": "example.org/none", "resources": resources}
     return {
         "metadata": {"name": f"pod-{at:05}"},

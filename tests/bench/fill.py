@@ -46,11 +46,13 @@ class Bench:
         self._profile = profile
         self._server = place.cluster.pid("kube-apiserver")
 
-    async def run(self, system: systems.System, number: int, *, pods: int = 0) -> results.Row:
-        """Let one system fill the cluster once."""
+    async def run(
+        self, system: systems.System, number: int, *, pods: int = 0, percent: int = bench_cluster.WHOLE
+    ) -> results.Row:
+        """Let one system fill the cluster once, with pods of one card each or of a part of one."""
         count = pods or self._pods
         await self._place.police(wanted=system.policed)
-        namespace = await self._place.fill(count, scheduler=system.scheduler)
+        namespace = await self._place.fill(count, scheduler=system.scheduler, percent=percent)
         sighting, start = bench_cluster.Sighting(), self._place.log.stat().st_size
         watching = asyncio.create_task(self._place.watch(namespace, count, sighting))
         await asyncio.sleep(1)  # The server is done with what making the pods left behind.

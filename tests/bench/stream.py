@@ -4,7 +4,8 @@ A scheduler runs and has nothing to do; then so many pods a second are made for 
 one card each, and there is a card for every one. Of each is timed how long from the server's
 answer to its creation until a watcher sees that it has a node. The systems take turns on one
 cluster, and each has bound some pods before, which are not counted. What the machine could
-not make in time is told, for then all were slower than the rate says.
+not make in time is told, for then all were slower than the rate says. With `--impossible` so many pods
+wait meanwhile that fit nowhere, and have been told so: what they cost the others is seen.
 """
 
 import argparse
@@ -27,9 +28,10 @@ BOUND_RATE: Final = 200.0  # For which that is promised.
 OF_THE_RIVAL: Final = 0.5
 PATIENCE: Final = 120.0  # After the last pod was made.
 WARM: Final = 50
+TOO_MANY: Final = bench_cluster.CARDS + 1
 CONTESTANTS: Final = ("kube-scheduler", "berth")
 TABLE: Final = results.Table(
-    42,
+    54,
     ("made/s", "made_per_s", "{:8.0f}"),
     ("p50 ms", "p50_ms", "{:8.1f}"),
     ("p99 ms", "p99_ms", "{:8.1f}"),
@@ -100,7 +102,7 @@ class Bench:
         self._seconds = seconds
         self._server = place.cluster.pid("kube-apiserver")
 
-    async def run(self, system: systems.System, rate: float, number: int) -> results.Row:
+    async def run(self, system: systems.System, kind: "Kind", number: int) -> results.Row:
         """Let pods come at a rate, and one system bind them."""
         await self._place.police(wanted=system.policed)
         namespace = self._place.cluster.namespace("stream")
@@ -108,16 +110,18 @@ class Bench:
         watching = asyncio.create_task(pods.watch())
         program = await system.start(self._place, namespace, None)
         try:
-            await pods.make(WARM, a_second=rate)
+            await pods.make(WARM, a_second=kind.rate)
             await pods.until_bound(program)
-            row = await self._measured(program, pods, rate)
+            crowd = await self._place.fill(kind.impossible, scheduler=system.scheduler, cards=TOO_MANY)
+            row = await self._measured(program, pods, kind.rate)
+            await self._place.clear(crowd)
             await self._place.clear(namespace)
             # Berth takes note in its Devices; the next run shall not have to.
             await process_costs.quiet(program.process.pid, self._place.log)
         finally:
             watching.cancel()
             program.stop(grace=10.0)
-        return {"scenario": "stream", "system": system.name, "rate": rate, "run": number, **row}
+        return {"scenario": "stream", **kind._asdict(), "run": number, **row}
 
     async def _measured(self, program: processes.Program, pods: Pods, rate: float) -> results.Row:
         pid, count = program.process.pid, round(rate * self._seconds)
@@ -149,9 +153,10 @@ async def compare(chosen: argparse.Namespace) -> list[results.Row]:
     rows: list[results.Row] = []
     async with scenario.furnished(nodes_for(max(chosen.rates), chosen.seconds)) as place:
         bench = Bench(place, chosen.seconds)
-        for number, rate in itertools.product(range(1, chosen.runs + 1), chosen.rates):
+        cases = itertools.product(range(1, chosen.runs + 1), chosen.rates, chosen.impossible)
+        for number, rate, impossible in cases:
             for system in systems.in_turns(contestants, number):
-                rows.append(await bench.run(system, rate, number))
+                rows.append(await bench.run(system, Kind(rate, system.name, impossible), number))
                 scenario.tell(f"run {number}: {TABLE.line(title(kind_of(rows[-1])), rows[-1])}")
     return rows
 
@@ -165,20 +170,22 @@ def nodes_for(rate: float, seconds: float) -> int:
 
 
 class Kind(NamedTuple):
-    """A rate, and the system that met it."""
+    """A rate, the system that met it, and how many pods waited in vain meanwhile."""
 
     rate: float
     system: str
+    impossible: int = 0
 
 
 def kind_of(row: results.Row) -> Kind:
     """Return of which kind a row is."""
-    return Kind(row["rate"], row["system"])
+    return Kind(row["rate"], row["system"], row["impossible"])
 
 
 def title(kind: Kind) -> str:
     """Name the rows of one kind."""
-    return f"{kind.rate:g} a second: {systems.ALL[kind.system].title}"
+    crowd = f", {kind.impossible} in vain" if kind.impossible else ""
+    return f"{kind.rate:g} a second{crowd}: {systems.ALL[kind.system].title}"
 
 
 def medians(rows: Sequence[results.Row]) -> dict[Kind, results.Row]:
@@ -213,11 +220,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make bench SCENARIO=stream", description=__doc__)
     parser.add_argument("--runs", type=int, default=1, help="runs of each system at each rate")
     parser.add_argument("--rates", type=float, nargs="+", default=[200.0, 500.0], help="pods a second")
+    parser.add_argument(
+        "--impossible",
+        type=int,
+        nargs="+",
+        default=[0],
+        help="pods that wait meanwhile for more cards than any node has",
+    )
     parser.add_argument("--seconds", type=float, default=60.0, help="for which pods come")
     parser.add_argument("--systems", nargs="+", choices=CONTESTANTS, default=list(CONTESTANTS))
     chosen = parser.parse_args()
-    if min(chosen.rates) <= 0 or chosen.seconds <= 0:
-        parser.error("a rate and the seconds must be more than 0")
+    if min(chosen.rates) <= 0 or chosen.seconds <= 0 or min(chosen.impossible) < 0:
+        parser.error("a rate and the seconds must be more than 0, and pods cannot be less than none")
     rows = scenario.finish(compare(chosen))
     print(report(rows))
     results.write(RESULT, rows)

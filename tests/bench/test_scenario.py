@@ -21,7 +21,10 @@ def test_a_scenario_that_there_is_not_is_answered_with_those_that_there_are(
     assert program.main(["foo"]) == program.UNKNOWN
 
     said = capsys.readouterr().err
-    assert said == "bench: there is no scenario foo: it is one of fill, stream, churn, answers, restart.\n"
+    assert (
+        said
+        == "bench: there is no scenario foo: it is one of fill, fractions, stream, churn, answers, restart.\n"
+    )
 
 
 def test_every_scenario_is_known() -> None:

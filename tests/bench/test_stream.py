@@ -11,7 +11,7 @@ FIGURES = dict.fromkeys((key for _, key, _ in stream.TABLE.columns), 1.0)
 
 def row(system: str, rate: float, p99: float) -> dict[str, Any]:
     """Return what one run found."""
-    return {**FIGURES, "system": system, "rate": rate, "p99_ms": p99}
+    return {**FIGURES, "system": system, "rate": rate, "impossible": 0, "p99_ms": p99}
 
 
 @pytest.mark.parametrize(
@@ -39,6 +39,14 @@ def test_the_slowest_of_a_hundred_is_judged(ours: float, rivals: float | None, *
 def test_nothing_is_promised_of_other_rates() -> None:
     """Where the rate of the promise was not tried, nothing is said of it."""
     assert stream.bound(stream.medians([row("berth", 500.0, 9000.0)])) is None
+
+
+def test_nothing_is_promised_beside_pods_that_fit_nowhere() -> None:
+    """They have rows of their own."""
+    rows = [{**row("berth", 200.0, 9000.0), "impossible": 400}]
+
+    assert stream.bound(stream.medians(rows)) is None
+    assert "200 a second, 400 in vain: Berth" in stream.report(rows)
 
 
 def test_there_is_a_card_for_each_pod() -> None:
