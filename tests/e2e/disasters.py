@@ -31,7 +31,11 @@ LASTING: Final = ("--lease-duration", "20", "--renew-deadline", "15", "--retry-p
 
 @dataclasses.dataclass
 class Detour:
-    """Sends the binds of one operator to another server, of which it does not hear any more."""
+    """Sends the binds of one operator to another server, of which it does not hear any more.
+
+    Until that is done nobody is told why a pod waits: this, too, would make its late bind void, and so hide
+    whether the next leader does that on purpose.
+    """
 
     on: rig.Rig
     victim: rig.Replica
@@ -45,6 +49,8 @@ class Detour:
         if sender is self.victim and call.kind == plans.BIND and not self.done:
             self.sent += 1
             return Fault(Deed.DETOUR, 0.0, self.gate, self.server)
+        if call.kind == plans.STATUS and not plans.touches_pod(call.kind, call.asked) and not self.done:
+            return Fault(Deed.REFUSE)
         return interceptor.PASS
 
 

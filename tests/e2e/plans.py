@@ -35,6 +35,7 @@ FOLLOWED: Final = (
 READS: Final = tuple(f"{verb} {what}" for what in FOLLOWED for verb in ("list", "watch"))
 ELECTION: Final = ("create leases", "get leases", "update leases")
 BIND: Final = "create pods/binding"
+STATUS: Final = "patch pods/status"
 # What pods with claims take, whose volumes are not there yet.
 OF_CLAIMS: Final = frozenset(
     f"{verb} {what}" for verb in ("get", "patch") for what in ("persistentvolumes", "persistentvolumeclaims")
@@ -42,7 +43,7 @@ OF_CLAIMS: Final = frozenset(
 # What is asked while leading; some of it comes only when something is or went wrong.
 LEADING: Final = (
     BIND,
-    "patch pods/status",
+    STATUS,
     "patch devices/status",
     "patch nodes/status",
     "patch placementpolicies/status",
@@ -78,8 +79,12 @@ def kills_of(seed: int, turns: int) -> list[tuple[str, Deed]]:
 
 def shows_pods(record: interceptor.Record) -> bool:
     """Whether an answer tells a new leader of pods: a list, or what became of one that it changed or read."""
-    touch = record.call.kind == "patch pods/status" and b"lastProbeTime" in record.asked
-    return touch or record.call.kind in {"list pods", "get pods"}
+    return touches_pod(record.call.kind, record.asked) or record.call.kind in {"list pods", "get pods"}
+
+
+def touches_pod(kind: str, asked: bytes) -> bool:
+    """Whether a call changes a pod only so that earlier binds of it are void."""
+    return kind == STATUS and b"lastProbeTime" in asked
 
 
 class Sender(Protocol):

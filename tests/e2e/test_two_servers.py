@@ -7,16 +7,18 @@ import pytest
 from e2e import disasters
 from e2e.stage import Stage
 from e2e.test_chaos import play
+from support import thorough
 from testbed.interceptor import Deed
 
 
 @pytest.mark.slow
-async def test_a_bind_that_a_second_server_carries_out_late_is_void(stage: Stage) -> None:
-    """It was frozen with the binds in its connections, and its copy of the Lease is old.
+@pytest.mark.parametrize("how", ["frozen", thorough.case("cut off"), thorough.case("slow")])
+async def test_a_bind_that_a_second_server_carries_out_late_is_void(stage: Stage, how: str) -> None:
+    """The binds lay in its connections, and its copy of the Lease is old.
 
     While the second server starts, a leader of two seconds could be late: it has the usual terms.
     """
-    on = await play(stage, functools.partial(disasters.two_servers, how="frozen"), flags=())
+    on = await play(stage, functools.partial(disasters.two_servers, how=how), flags=())
 
     late = [one for replica in on.replicas for one in replica.wire.seen if one.deed is Deed.DETOUR]
     assert len(late) >= 32

@@ -13,13 +13,17 @@ VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request; `resource` carries no group, since no two of ours share a plural."""
+    """One request; `resource` carries no group, since no two of ours share a plural.
+
+    `asked` is how its body begins, where that matters.
+    """
 
     verb: str
     resource: str
     subresource: str = ""
     namespace: str = ""
     name: str = ""
+    asked: bytes = b""
 
     @property
     def kind(self) -> str:

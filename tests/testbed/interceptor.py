@@ -19,7 +19,7 @@ import socket
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Final, Self
 
@@ -208,7 +208,7 @@ class Interceptor:
             task.add_done_callback(self._serving.discard)
         call = calls.of(request.method, request.path, request.query)
         body = await request.read()
-        fault = self.judge(call)
+        fault = self.judge(replace(call, asked=body[:ENOUGH]))
         record = Record(call, fault.deed, asked=body[:ENOUGH])
         self.seen.append(record)
         asked = _Asked(request, body, record, fault)
