@@ -337,7 +337,7 @@ class Search:
             cached.preferences, cached.feasible = preferred, np.zeros(size, dtype=np.bool_)
             cached.raw = {name: np.zeros(size) for name in preferences.per_node(preferred)}
         if questions.needs_free_memory(question) or node_scores.weighs_load(question, policy):
-            cached.load_version = 0
+            cached.load_version = 0  # They depend on the measured load.
         if size:
             self._score_rows(cached, slice(0, size))
         return cached

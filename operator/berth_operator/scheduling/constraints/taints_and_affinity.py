@@ -1,4 +1,4 @@
-"""Whether the pod may run on the node: cordon, taints, features of its kubelet, node selector, node affinity.
+"""Whether the pod may run on the node: cordon, taints, declared features, node selector, node affinity.
 
 The reasons are made in `node_selection_reasons`: they depend on nothing but the node's name, cordon, labels,
 taints and features, so the inventory remembers them until one of these changes.
@@ -18,25 +18,23 @@ from berth_operator.scheduling.decisions import NodeReason, Reason
 from berth_operator.scheduling.nodes import affinity, facts, taints
 from berth_operator.scheduling.wording import clipped, nodes_that, with_detail
 
-BUILT_IN_TAINT_PREFIX: Final = (
-    "node.kubernetes.io/"  # Its own taints say that something is wrong with a node.
-)
+# Kubernetes' own taints, which say that something is wrong with a node.
+BUILT_IN_TAINT_PREFIX: Final = "node.kubernetes.io/"
+ACCEPTED: Final = 0  # In `reason_index`; reasons are counted from 1.
 MOST_EVALUATED: Final = 64  # How many nodes are looked at in detail: those with the fewest obstacles.
 
 
 def feasible(query: Query) -> node_table.Mask:
     """Return the nodes on which the pod may run."""
-    mask: node_table.Mask = (
-        query.inventory.node_selection_reasons(query.question.demand.node_selection).reason_index[query.rows]
-        == 0
-    )
+    found = query.inventory.node_selection_reasons(query.question.demand.node_selection)
+    mask: node_table.Mask = found.reason_index[query.rows] == ACCEPTED
     return mask
 
 
 def unresolvable(query: Query) -> Iterator[Objection]:
     """Yield the nodes on which the pod may not run, grouped by the first reason of each."""
     found = query.inventory.node_selection_reasons(query.question.demand.node_selection)
-    for index, why in enumerate(found.reasons, start=1):
+    for index, why in enumerate(found.reasons, start=ACCEPTED + 1):
         yield Objection(found.reason_index[query.rows] == index, *why)
 
 
