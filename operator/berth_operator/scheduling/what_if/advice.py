@@ -58,8 +58,8 @@ def cheapest_first(found: Iterable[Advice]) -> tuple[Advice, ...]:
     A cost is the fraction of the request that is given up: 2 of 8 GiB cost 0.25, 1 of 2 cards costs 0.5. To
     repair a node or to end pods costs 1. To free single devices costs their number, divided by the number
     of devices that the pod would get. A dropped condition costs 1; it costs 0.5 (`changes.CONDITION_COST`) if
-    it only says how near devices must be or what to avoid, and less if a part of it stays. Advice of equal rank
-    keeps its order; duplicates are dropped.
+    it only says how near devices must be or what to avoid, and less if a part of it stays. Advice of equal
+    rank keeps its order; duplicates are dropped.
     """
     precedence = {advice: [change.precedence for change in advice.changes] for advice in found}
 
