@@ -143,15 +143,20 @@ def report(rows: Sequence[results.Row]) -> str:
     return "\n".join(lines)
 
 
+def add_sizes(parser: argparse.ArgumentParser) -> None:
+    """Let a command line say how large the cluster and the crowd are."""
+    parser.add_argument("--nodes", type=int, default=1000, help="nodes with eight cards each")
+    parser.add_argument("--pods", type=int, default=4000, help="waiting pods")
+    parser.add_argument(
+        "--warm-up", type=int, default=200, help="pods of the run before, which is not counted"
+    )
+
+
 def main() -> int:
     """Run, print and write the results."""
     parser = argparse.ArgumentParser(prog="make bench SCENARIO=fill", description=__doc__)
     parser.add_argument("--runs", type=int, default=3, help="runs of each system")
-    parser.add_argument("--nodes", type=int, default=1000, help="nodes with eight cards each")
-    parser.add_argument("--pods", type=int, default=4000, help="waiting pods of one card each")
-    parser.add_argument(
-        "--warm-up", type=int, default=200, help="pods of the run before, which is not counted"
-    )
+    add_sizes(parser)
     parser.add_argument("--systems", nargs="+", choices=systems.ALL, default=list(systems.ALL))
     parser.add_argument("--profile", type=Path, help="write a cProfile of our operator's last run there")
     chosen = parser.parse_args()
