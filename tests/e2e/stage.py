@@ -24,8 +24,8 @@ from testbed import audit, interceptor, processes, proxy, waiting
 OPERATOR: Final = "system:serviceaccount:berth-system:berth-operator"
 AGENT: Final = "system:serviceaccount:berth-system:berth-agent"
 
-# Short terms make a takeover quick; shorter ones would be lost on a machine that is busy with other things.
-QUICK: Final = ("--lease-duration", "3", "--renew-deadline", "2.2", "--retry-period", "0.3")
+# A free Lease is taken soon. Otherwise the terms are the usual ones, for nobody restarts one that lost the lead.
+QUICK: Final = ("--retry-period", "0.3")
 BRISK: Final = ("--interval", "0.5", "--sample-deadline", "1", "--lease-duration", "3")
 SOON: Final = 30.0
 HARDWARE: Final = ""  # The shape of a node whose cards are not simulated.
