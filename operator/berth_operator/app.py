@@ -255,7 +255,7 @@ class Operator:
 
     async def _take_over(self, term: terms.Term) -> None:
         """Wait for the old leader's last binds, void later ones, and catch up with the API."""
-        if not term.clean:
+        if term.waits_for_binds:
             await asyncio.sleep(leadership.SETTLE_SECONDS)
         await self._feeds.catch_up()
         self._watchdog.inherit(term.stale_revision)

@@ -31,7 +31,6 @@ from testbed.interceptor import Fault
 WITHIN_SECONDS: Final = 20.0  # From the last fault until all that fits is bound.
 CLEAN_SECONDS: Final = 5.0  # The same after a leader that ended in order.
 DEALT_SECONDS: Final = 90.0  # From one fault to the next: a plan that waits longer waits for ever.
-OK: Final = 200
 FINISHED: Final = {"Succeeded", "Failed"}
 
 NO_GPU: Final = b'{"status": {"capacity": {"berth.dev/gpu": "0"}, "allocatable": {"berth.dev/gpu": "0"}}}'
@@ -370,12 +369,6 @@ class Rig:
         ]
         if found:
             raise Wrong("\n".join(found))
-
-    def patience(self, leader: Replica) -> float:
-        """Return how long after its write of the Lease a leader made the list that its decisions began on."""
-        records = leader.wire.seen[leader.lives[-1][1] :]
-        taken = next(one.moment for one in records if one.call.kind == "update leases" and one.status == OK)
-        return max(one.moment for one in records if one.call.kind == "list pods") - taken
 
     def _pictures(self) -> dict[str, int]:
         """For each term, the revision of the pods up to which it knew them when its decisions began."""

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from berth_operator.kube import binding_writer, leadership
+from berth_operator.kube import leadership
 from e2e import disasters, plans, rig
 from e2e.plans import Aim
 from testbed import calls, interceptor, waiting
@@ -167,11 +167,7 @@ async def races(on: rig.Rig) -> None:
     await on.workload.burst(30)
     await holding.holds()
     on.depose(leader)
-    successor = await on.deciding(leader)
-    # How long a bind takes that the fence has let through is the server's affair: here it takes moments,
-    # elsewhere up to its deadline. So the wait itself is looked at, too.
-    if (waited := on.patience(successor)) < binding_writer.SERVER_SECONDS:
-        raise rig.Wrong(f"the new leader listed the pods after {waited:.1f} s, when binds might still land")
+    await on.deciding(leader)
     await holding.answered()
     on.forgive()
 

@@ -84,7 +84,7 @@ async def test_a_silent_leader_is_replaced_after_the_whole_duration(
     time_.advance(seconds)
     assert await next_.try_acquire() is None
     time_.advance(0.1)
-    assert await next_.try_acquire() == terms.Term("new_x/2", clean=False)
+    assert await next_.try_acquire() == terms.Term("new_x/2", clean=False, lapsed=True)
 
 
 async def test_every_renewal_starts_the_wait_anew(session: api.Api) -> None:

@@ -56,7 +56,7 @@ USUAL: Final = http_server.USUAL
 SENTENCES: Final = {
     "leadership": [
         f"(`--lease-duration`, {PLAIN.lease_duration:g} s)",
-        f"waited out ({leadership.SETTLE_SECONDS:g} s)",
+        f"waits {leadership.SETTLE_SECONDS:g} s for their end",
         f"`--retry-period` ({PLAIN.retry_period:g} s)",
         f"exit code {leadership.EXIT_LOST}",
     ],

@@ -67,3 +67,17 @@ async def test_a_campaign_that_took_nothing_leaves_the_lease_alone(session: api.
     await runner.withdraw()
 
     assert await read(admin) == before
+
+
+@pytest.mark.parametrize(
+    ("term", "waits"),
+    [
+        pytest.param(terms.Term("b_x/2", clean=True), False, id="released"),
+        pytest.param(terms.Term("b_x/2", clean=False, inherited="100"), True, id="released amid binds"),
+        pytest.param(terms.Term("b_x/2", clean=False, lapsed=True, inherited="100"), False, id="lapsed"),
+        pytest.param(terms.Term("b_x/2", clean=False, lapsed=True), True, id="lapsed, of an older version"),
+    ],
+)
+def test_only_binds_that_cannot_be_made_void_are_waited_for(term: terms.Term, *, waits: bool) -> None:
+    """They may still be sent, or name no revision."""
+    assert term.waits_for_binds is waits

@@ -144,6 +144,7 @@ class Elector:
         self._inherited_stale = lease_notes.stale_revision(current.metadata) if current is not None else 0
         self._declaration = inherited  # Until we declare anything, the declaration of the last leader stays.
         self._acquired_clean = current is not None and _is_released(current.spec)
+        lapsed = current is not None and current.spec.holder_identity not in {None, "", self._identity}
         write = self._write(self._acquired(current), new=current is None)
         self._acquiring = asyncio.create_task(write, name="acquire the lead")
         try:
@@ -155,6 +156,7 @@ class Elector:
         return terms.Term(
             f"{self._identity}/{self._held.spec.lease_transitions}",
             self._acquired_clean,
+            lapsed,
             inherited,
             self._inherited_stale,
         )

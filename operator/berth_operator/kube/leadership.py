@@ -6,8 +6,8 @@ where nothing else runs. It must not keep the Lease for a program that hangs: th
 `heartbeat`, and without heartbeats leadership is lost.
 
 Losing leadership ends the process from this thread, whatever the main loop does: no write that
-the main loop has prepared may be sent any more. A new leader first waits until the binds of the
-old one have ended.
+the main loop has prepared may be sent any more. Where that cannot be relied on, a new leader first
+waits until the binds of the old one have ended.
 """
 
 import asyncio
