@@ -24,7 +24,7 @@ from testbed import audit, interceptor, processes, proxy, waiting
 OPERATOR: Final = "system:serviceaccount:berth-system:berth-operator"
 AGENT: Final = "system:serviceaccount:berth-system:berth-agent"
 
-# A free Lease is taken soon. Otherwise the terms are the usual ones, for nobody restarts one that lost the lead.
+# A free Lease is taken soon. Otherwise terms are as usual: nobody restarts an operator that lost the lead.
 QUICK: Final = ("--retry-period", "0.3")
 BRISK: Final = ("--interval", "0.5", "--sample-deadline", "1", "--lease-duration", "3")
 SOON: Final = 30.0
