@@ -101,8 +101,8 @@ types: $(READY) ## mypy, strict, on the programs and on the tests
 	@$(BIN)/mypy
 	@$(BIN)/mypy tests
 
-bench: $(READY) ## measure on a real API server; SCENARIO=fill, fractions, stream, churn, answers or restart; RUNS=3 ARGS=--help
-	@$(BIN)/python -m bench $(or $(SCENARIO),fill) $(if $(RUNS),--runs $(RUNS)) $(ARGS)
+bench: $(READY) ## measure on a real API server, all or SCENARIO=fill, fractions, stream, churn, answers, restart; ARGS=--help
+	@$(BIN)/python -m bench $(SCENARIO) $(if $(RUNS),--runs $(RUNS)) $(ARGS)
 
 bench-openb: $(READY) ## GPU given out on the openb trace, by strategy; TRACE=default SEEDS=0-9
 	@$(BIN)/python -m bench.openb $(if $(TRACE),--trace $(TRACE)) $(if $(SEEDS),--seeds $(SEEDS)) \

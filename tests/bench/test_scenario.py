@@ -1,6 +1,7 @@
-"""`make bench` runs the scenarios that there are, and names them to somebody who asks for another."""
+"""`make bench` runs all scenarios or one, and names them to somebody who asks for another."""
 
 import os
+import runpy
 import shlex
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from typing import Final
 import pytest
 
 from bench import __main__ as program
+from testbed import console
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 
@@ -61,3 +63,49 @@ def test_make_hands_on_what_is_asked(target: str) -> None:
 
     assert asked.returncode == 0, asked.stderr
     assert asked.stdout.startswith(f"usage: make {target} ")
+
+
+@pytest.mark.parametrize(
+    ("codes", "expected", "reached"),
+    [
+        pytest.param({}, 0, "restart", id="all well"),
+        pytest.param({"stream": 1}, 1, "restart", id="one does not keep its bounds"),
+        pytest.param({"stream": console.INTERRUPTED}, console.INTERRUPTED, "stream", id="ended by a person"),
+    ],
+)
+def test_without_a_name_all_are_run(
+    monkeypatch: pytest.MonkeyPatch, codes: dict[str, int], expected: int, reached: str
+) -> None:
+    """One that does not keep its bounds keeps none of the others from being run."""
+    ran = list[str]()
+
+    def run(name: str, _: object) -> int:
+        ran.append(name)
+        return codes.get(name, 0)
+
+    monkeypatch.setattr(program, "run", run)
+
+    assert program.main([]) == expected
+    names = list(program.SCENARIOS)
+    assert ran == names[: names.index(reached) + 1]
+
+
+def test_arguments_need_a_scenario(capsys: pytest.CaptureFixture[str]) -> None:
+    """What `RUNS=` or `ARGS=` ask for, is of one scenario."""
+    assert program.main(["--runs", "3"]) == program.UNKNOWN
+    assert "which scenario is --runs for?" in capsys.readouterr().err
+
+
+def test_what_ends_a_scenario_is_printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The next one is run, so nothing else would tell."""
+
+    def end(*_: object, **__: object) -> None:
+        raise SystemExit("3 of 4 pods were bound")
+
+    monkeypatch.setattr(runpy, "run_module", end)
+    monkeypatch.setattr(sys, "argv", ["bench"])
+
+    assert program.run("fill", ()) == 1
+    assert capsys.readouterr().err == "3 of 4 pods were bound\n"
