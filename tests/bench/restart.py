@@ -2,11 +2,11 @@
 
 A first operator binds all but one pod, and their GpuPods are made. Then operators
 follow one another, and each finds one pod that waits and fits. The one before was asked
-to end and released the Lease, or it was killed, and then the Lease has to lapse and the
-binds that it may have sent are waited out; the two are told apart. Each is done once
-more with busy loops beside it, and then it is also watched for a minute whether the lead
-is kept. A watcher sees the bind, /proc tells what it cost, and the log tells how far the
-operator had come when.
+to end and released the Lease; or it was killed, and then the Lease has to lapse; or it
+was killed while the next one stood by as a replica, whose time counts from then. Each is
+done once more with busy loops beside it, and then it is also watched for a minute whether
+the lead is kept. A watcher sees the bind, /proc tells what it cost, and the log tells how
+far the operator had come when.
 """
 
 import argparse
@@ -22,7 +22,8 @@ from typing import Final
 
 from bench import bench_cluster, operator_runs, plots, process_costs, results, scenario, systems
 from berth_crds import names
-from testbed import processes
+from berth_operator import settings
+from testbed import processes, waiting
 
 RESULT: Final = "restart.json"
 BOUND_SECONDS: Final = 5.0  # From the start of the process to the first bind, after a release.
@@ -31,7 +32,12 @@ BOUND_RATIO: Final = 1.2  # Of that time to the time until everything is read on
 BOUND_MIB: Final = 600.0
 RELEASED: Final = "the Lease was released"
 LAPSED: Final = "the Lease had to lapse"
-LIVES: Final = (RELEASED, LAPSED)
+STOOD_BY: Final = "a replica stood by"
+LIVES: Final = (RELEASED, LAPSED, STOOD_BY)
+BOUND_FAILOVER: Final = (
+    settings.Settings().lease_duration + 2.0
+)  # From the kill to the next one's first bind.
+STAND_BY_SECONDS: Final = 600.0
 MOMENT: Final = re.compile(r"^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) \w+ +[\w.]+: (.*)$")
 STAGES: Final = {
     "connected_s": "talking to ",
@@ -39,6 +45,10 @@ STAGES: Final = {
     "leading_s": "leading, term ",
     "deciding_s": "deciding: ",
 }
+LEGEND: Final = """
+Seconds since the process began; for a replica since the leader was killed, and negative for what was
+before. Memory at the first bind and once it only waits.
+"""
 TABLE: Final = results.Table(
     38,
     ("connected", "connected_s", "{:8.2f}"),
@@ -74,24 +84,44 @@ class Bench:
         self._server = place.cluster.pid("kube-apiserver")
 
     async def run(self, life: str, number: int, *, loops: int) -> results.Row:
-        """End the operator that runs, start another beside so many busy loops, and measure it."""
-        if life == RELEASED:
-            self.close()
-        else:
-            self._program.kill()
+        """End the operator that leads, have another one beside so many busy loops, and measure that."""
+        replica: processes.Program | None = None
         with operator_runs.busy(self._place, loops):
-            row, namespace = await self._measured(life, number, loops)
+            if life == STOOD_BY:
+                replica = await self._replica()
+            if life == RELEASED:
+                self.close()
+            else:
+                self._program.kill()
+            row, namespace = await self._measured(replica, life, number, loops)
         await self._place.clear(namespace)
         if row["lead_kept"]:
             await process_costs.quiet(self._program.process.pid, self._place.log)
         return row
 
-    async def _measured(self, life: str, number: int, loops: int) -> tuple[results.Row, str]:
+    async def _replica(self) -> processes.Program:
+        """Start an operator beside the one that leads, and wait until it could take over."""
+        replica = systems.operator(self._place)
+        try:
+            await waiting.eventually(
+                lambda: "the picture is complete" in replica.log.read_text(),
+                what="a replica to stand by",
+                seconds=STAND_BY_SECONDS,
+            )
+            await process_costs.quiet(replica.process.pid, self._place.log)
+        except BaseException:
+            replica.kill()
+            raise
+        return replica
+
+    async def _measured(
+        self, replica: processes.Program | None, life: str, number: int, loops: int
+    ) -> tuple[results.Row, str]:
+        wall, start = time.time(), time.monotonic()
+        program = self._program = replica or systems.operator(self._place)
         namespace = await self._place.fill(1, scheduler=names.SCHEDULER_NAME)
         sighting = bench_cluster.Sighting()
         watching = asyncio.create_task(self._place.watch(namespace, 1, sighting))
-        wall, start = time.time(), time.monotonic()
-        program = self._program = systems.operator(self._place)
         try:
             cost, _ = await operator_runs.until_first(program, watching, sighting, server=self._server)
         finally:
@@ -106,7 +136,8 @@ class Bench:
             "life": life,
             "busy_loops": loops,
             "run": number,
-            # Seconds since the process began, and what it had used by its first bind and once it only waits.
+            # Seconds since the process began or the last leader was killed, and what it had used by its
+            # first bind and once it only waits.
             **stages(program.log.read_text(), since=wall),
             "first_bind_s": sighting.first - start,
             "cpu_s": cost,
@@ -162,6 +193,11 @@ def bounds(rows: Sequence[results.Row], nodes: int) -> Iterator[tuple[str, bool]
         yield f"{text} (median {ratio:.2f})", ratio <= BOUND_RATIO
         peak = max(max(row["peak_mib"], row["later_peak_mib"]) for row in released)
         yield f"at most {BOUND_MIB:g} MiB at any time ({peak:.0f})", peak <= BOUND_MIB
+    if failovers := [
+        row["first_bind_s"] for row in rows if row["life"] == STOOD_BY and not row["busy_loops"]
+    ]:
+        text = f"{STOOD_BY}: it binds at most {BOUND_FAILOVER:g} s after the leader was killed"
+        yield f"{text} ({max(failovers):.2f} s at worst)", max(failovers) <= BOUND_FAILOVER
     lost = sum(not row["lead_kept"] for row in rows)
     yield f"the lead is never lost ({lost} times in {len(rows)} starts)", not lost
 
@@ -176,7 +212,7 @@ def report(rows: Sequence[results.Row], nodes: int) -> str:
     lapsed = max(row["first_bind_s"] for row in rows if row["life"] == LAPSED)
     return "\n".join(
         [
-            "\nSeconds since the process began; memory at the first bind and once it only waits.\n",
+            LEGEND,
             TABLE.heads("median of the runs"),
             *(TABLE.line(kind, figures) for kind, figures in medians(rows).items()),
             "",

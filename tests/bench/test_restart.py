@@ -43,18 +43,24 @@ ROW: Final = {
         (5000, {"first_bind_s": 12.1}, 1),
         (5000, {"later_peak_mib": 601}, 1),
         (5000, {"lead_kept": False}, 1),
+        (1000, {"first_bind_s": 4.9, "replica_s": 7.9}, 0),
+        (1000, {"first_bind_s": 4.9, "replica_s": 8.1}, 1),
     ],
 )
 def test_each_bound_can_be_broken(nodes: int, change: dict[str, float], broken: int) -> None:
-    """A small cluster has a bound in seconds; a large one in what reading it takes, and in memory."""
-    assert sum(not kept for _, kept in restart.bounds([ROW | change], nodes)) == broken
+    """A small cluster has a bound in seconds, a large one in reading and memory, any in failover."""
+    replica = {"life": restart.STOOD_BY, "first_bind_s": change.get("replica_s", 6.0)}
+
+    assert sum(not kept for _, kept in restart.bounds([ROW | change, ROW | replica], nodes)) == broken
 
 
 def test_what_happens_beside_busy_loops_is_judged_by_the_lead_alone() -> None:
     """There nobody knows how much later everything is; that the lead is lost is never right."""
-    crowded = ROW | {"busy_loops": 2, "first_bind_s": 90.0, "lead_kept": False}
+    slow = {"busy_loops": 2, "first_bind_s": 90.0, "lead_kept": False}
+    replica = {"life": restart.STOOD_BY, "first_bind_s": 6.0}
 
-    assert [kept for _, kept in restart.bounds([ROW, crowded], 5000)] == [True, True, False]
+    crowd = [ROW, ROW | replica, ROW | slow, ROW | replica | slow]
+    assert [kept for _, kept in restart.bounds(crowd, 5000)] == [True, True, True, False]
 
 
 def test_figures_are_times_that_were_measured() -> None:
