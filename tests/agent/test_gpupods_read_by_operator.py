@@ -95,7 +95,7 @@ def refused(looking: probe.Probe, ask: requests.Ask, sharing: wire.Sharing | Non
     status = nodes.status(sample, spec)
     cards = tuple(msgspec.structs.replace(each, sharing=sharing) for each in spec.devices)
     seen = wire.Device(wire.Meta(name="n1"), msgspec.structs.replace(spec, devices=cards), status)
-    request = requests.Request((requests.ContainerRequest("main", (ask,)),))
+    request = requests.DeviceRequest((requests.ContainerRequest("main", (ask,)),))
     found = allocator.allocate_or_explain(device_view.View(devices.read(seen), {}), request)
     return (
         {each.reason for each in found.verdicts or (found,)}

@@ -65,8 +65,8 @@ def cluster(count: int) -> Inventory:
 
 def pods(kind: str) -> Iterator[queued_pods.Candidate]:
     """Return pods of one kind of request, without end."""
-    request = requests.Request((requests.ContainerRequest("main", (REQUESTS[kind],)),))
-    demand = facts.Demand(((facts.CPU, 4_000), (facts.MEMORY, 16 << 30), (facts.PODS, 1)))
+    request = requests.DeviceRequest((requests.ContainerRequest("main", (REQUESTS[kind],)),))
+    demand = facts.NodeDemand(((facts.CPU, 4_000), (facts.MEMORY, 16 << 30), (facts.PODS, 1)))
     for at in itertools.count(1):
         yield queued_pods.Candidate(f"{kind}-{at}", "bench", f"{kind}-{at}", request, demand)
 

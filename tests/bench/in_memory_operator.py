@@ -229,7 +229,7 @@ class InMemoryOperator:
         search: Search,
         candidate: queued_pods.Candidate,
         policy: Policy,
-        refused: cycle.RefusedQuestions,
+        refused: cycle.RefusedSignatures,
         effort: Effort,
     ) -> decisions.Decision:
         started = time.thread_time()

@@ -86,8 +86,8 @@ def task(row: dict[str, str]) -> Task:
         uid=row["name"],
         namespace="openb",
         name=row["name"],
-        request=requests.Request(containers, requests.Conditions(models=models)),
-        demand=facts.Demand(tuple(pair for pair in demand if pair[1])),
+        request=requests.DeviceRequest(containers, requests.Conditions(models=models)),
+        demand=facts.NodeDemand(tuple(pair for pair in demand if pair[1])),
     )
     return Task(candidate, gpus * share)
 

@@ -26,7 +26,9 @@ AGAIN: Final = "this pod is retried when others are scheduled or deleted"
 def pod(name: str, *, namespace: str = "ml", says: str = "") -> queued_pods.Candidate:
     """Return a pod that says something of its own, unless told what."""
     conditions = requests.Conditions(uuids=frozenset({says or name}))
-    return builders.candidate(name, namespace=namespace, request=requests.Request(conditions=conditions))
+    return builders.candidate(
+        name, namespace=namespace, request=requests.DeviceRequest(conditions=conditions)
+    )
 
 
 class Memory(pod_memory.WaitingPodMemory):

@@ -11,7 +11,7 @@ from berth_crds import wire
 from berth_crds.client import decoding
 from berth_operator.engine.ledger import Ledger
 from berth_operator.kube import auditor, namespace_sink, sinks
-from berth_operator.scheduling import decisions, existing_terms, questions
+from berth_operator.scheduling import decisions, existing_terms, signatures
 from berth_operator.scheduling.constraints import registry
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.translate import long_pods, pods, raw
@@ -59,8 +59,8 @@ class Berth:
             return Answer(words="; ".join(one.detail for one in candidate.faults))
         inventory = self.ledger.inventory
         candidate = existing_terms.apply(inventory.pods, candidate)
-        question = questions.of(candidate.request, candidate.demand)
-        mask = registry.feasible(Query(inventory, inventory.all_rows, question))
+        signature = signatures.of(candidate.request, candidate.demand)
+        mask = registry.feasible(Query(inventory, inventory.all_rows, signature))
         passed = (info for info, passes in zip(inventory.infos, mask.tolist(), strict=True) if passes)
         return Answer(frozenset(info.name for info in passed if info is not None))
 

@@ -41,7 +41,7 @@ def minors(placement: decisions.Placement | None) -> list[int] | None:
 Outcome = str | tuple[Reason, bool]
 
 
-def outcome(view: device_view.View, request: requests.Request, **how: Any) -> Outcome:
+def outcome(view: device_view.View, request: requests.DeviceRequest, **how: Any) -> Outcome:
     """Return the devices that each container gets; or why none does, and whether that is for ever."""
     found = allocator.allocate_or_explain(view, request, **how)
     if isinstance(found, allocator.Shortfall):
@@ -54,14 +54,14 @@ def _written(share: decisions.Share) -> str:
     return "/".join(part for part in parts if part)
 
 
-def granted(view: device_view.View, request: requests.Request, **how: Any) -> list[decisions.Share]:
+def granted(view: device_view.View, request: requests.DeviceRequest, **how: Any) -> list[decisions.Share]:
     """Return the shares that the containers get, one container after the other."""
     found = allocator.allocate_or_explain(view, request, **how)
     assert not isinstance(found, allocator.Shortfall), found
     return [share for grant in found for share in grant.shares]
 
 
-def refused(view: device_view.View, request: requests.Request, **how: Any) -> allocator.Shortfall:
+def refused(view: device_view.View, request: requests.DeviceRequest, **how: Any) -> allocator.Shortfall:
     """Return why a pod gets nothing."""
     found = allocator.allocate_or_explain(view, request, **how)
     assert isinstance(found, allocator.Shortfall), found

@@ -2,7 +2,7 @@
 
 It is written from the rules of Kubernetes' scheduler (the documentation of `topologySpreadConstraints` and
 `podAffinity`, and its plugins PodTopologySpread and InterPodAffinity), works on manifests, counts all pods
-for each question, and shares no code with the operator.
+for each signature, and shares no code with the operator.
 """
 
 import dataclasses

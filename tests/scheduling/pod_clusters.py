@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from berth_operator.scheduling import existing_terms, questions, queued_pods
+from berth_operator.scheduling import existing_terms, queued_pods, signatures
 from berth_operator.scheduling.constraints import registry
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.holds import Hold
@@ -177,9 +177,9 @@ class Both:
 
 
 def asked(inventory: Inventory, waiting: queued_pods.Candidate) -> Query:
-    """Return the question of a pod to all nodes."""
+    """Return the signature of a pod to all nodes."""
     waiting = existing_terms.apply(inventory.pods, waiting)
-    return Query(inventory, inventory.all_rows, questions.of(waiting.request, waiting.demand))
+    return Query(inventory, inventory.all_rows, signatures.of(waiting.request, waiting.demand))
 
 
 def feasible(inventory: Inventory, waiting: queued_pods.Candidate) -> set[str]:
@@ -192,11 +192,11 @@ def feasible(inventory: Inventory, waiting: queued_pods.Candidate) -> set[str]:
 def parts(both: Both, name: str, body: Body, passing: Collection[str]) -> dict[str, float]:
     """Return the parts that a preference gives the nodes that pass the filters, or zeros."""
     preference, query = preferences.BY_NAME[name], asked(both.inventory, candidate(body))
-    if not preference.applies_to(both.inventory, query.question):
+    if not preference.applies_to(both.inventory, query.signature):
         return dict.fromkeys(passing, 0.0)
     names = sorted(passing, key=both.inventory.index.__getitem__)
     rows = np.array([both.inventory.index[one] for one in names])
-    raw = preference.raw(Query(both.inventory, rows, query.question))
+    raw = preference.raw(Query(both.inventory, rows, query.signature))
     return dict(zip(names, preference.normalised(raw).tolist(), strict=True))
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from berth_operator.scheduling import decisions, node_scores, questions, queued_pods
+from berth_operator.scheduling import decisions, node_scores, queued_pods, signatures
 from berth_operator.scheduling.devices import allocator, device_facts, device_view, requests
 from berth_operator.scheduling.holds import ALL_CARDS, Hold
 from berth_operator.scheduling.nodes import facts
@@ -78,7 +78,7 @@ def left(node: facts.Node, holds: Iterable[Hold], name: str) -> int | None:
     return None if total is None else total - sum(dict(hold.amounts).get(name, 0) for hold in holds)
 
 
-def roomy(node: facts.Node, holds: list[Hold], demand: facts.Demand) -> bool:
+def roomy(node: facts.Node, holds: list[Hold], demand: facts.NodeDemand) -> bool:
     """Return whether the node's resources suffice."""
     plain = [left(node, holds, name) for name, _ in demand.amounts]
     served = [left(node, holds, name) for name, _ in demand.device_resources]
@@ -191,7 +191,7 @@ def images_there(cluster: random_clusters.ClusterState, name: str, images: tuple
     return (min(max(found, least), most) - least) / (most - least)
 
 
-def balance(cluster: random_clusters.ClusterState, name: str, demand: facts.Demand) -> float:
+def balance(cluster: random_clusters.ClusterState, name: str, demand: facts.NodeDemand) -> float:
     """Return how alike the used parts of cpu and memory would be."""
     parts = []
     for resource in ("cpu", "memory"):
@@ -242,8 +242,8 @@ def look(
 ) -> tuple[float, int | None, bool]:
     """Ask a picture made for this alone how good a node is, which card it gives, if it passes the filters."""
     inventory = cluster.inventory()
-    question = questions.of(candidate.request, candidate.demand)
-    scorer = node_scores.scorer_of(question, policy)
+    signature = signatures.of(candidate.request, candidate.demand)
+    scorer = node_scores.scorer_of(signature, policy)
     ranking, passes = scorer.score(inventory, np.array([inventory.index[name]]))
     slot = None if ranking.slot is None else int(ranking.slot[0])
     return float(ranking.score[0]), slot, bool(passes[0])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import strategies as st
 
 from berth_crds.vocabulary import Strategy
-from berth_operator.scheduling import cycle, decisions, questions, queued_pods, search_memory
+from berth_operator.scheduling import cycle, decisions, queued_pods, search_memory, signatures
 from berth_operator.scheduling.constraints import reasons
 from berth_operator.scheduling.decisions import Bind, Count, Reason, Refusal, Reject, Wait
 from berth_operator.scheduling.devices import device_facts, requests
@@ -217,7 +217,7 @@ TWO_FIFTHS = requests.Gpus(1, core=40, memory=builders.GIB)
 TIGHT = builders.request(*[TWO_FIFTHS] * 17)
 
 
-def crowd(count: int) -> requests.Request:
+def crowd(count: int) -> requests.DeviceRequest:
     """Ask for shares of many sizes that nearly fill eight cards: hard to pack."""
     asks = (
         requests.Gpus(1, core=23 + 7 * at % 19, memory=(9 + 5 * at % 17) * builders.GIB)
@@ -267,7 +267,7 @@ def test_what_was_not_looked_at_is_looked_at_the_next_time() -> None:
 
     assert isinstance(first, Wait)
     assert (first.counts, first.awaited) == ((Count(Reason.UNDECIDED, "", 30),), None)
-    assert len(search.refusals(questions.of(TIGHT, builders.demand()), RULES)) == 30
+    assert len(search.refusals(signatures.of(TIGHT, builders.demand()), RULES)) == 30
     assert isinstance(later[-1], Wait)
 
 
@@ -328,18 +328,18 @@ def test_node_that_takes_all_the_time_is_given_up() -> None:
         effort = Effort(expired=lambda: True)
         assert search.place(TIGHT, builders.demand(), policy=RULES, effort=effort) is None
 
-    closer = search.refusals(questions.of(TIGHT, builders.demand()), RULES)
+    closer = search.refusals(signatures.of(TIGHT, builders.demand()), RULES)
     assert [reason for reason, _ in closer.values()] == [Reason.UNDECIDED] * 3
 
 
 def test_a_node_that_was_not_searched_to_the_end_may_take_the_pod() -> None:
     """Until it has been searched a few times: so it stays reserved, and nobody else takes it meanwhile."""
     search = Search(builders.inventory(*builders.nodes(1, cards=8)))
-    question = questions.of(TIGHT, builders.demand())
+    signature = signatures.of(TIGHT, builders.demand())
     found = []
 
     for _ in range(search_memory.MOST_RETRIES + 1):
         search.place(TIGHT, builders.demand(), policy=RULES, effort=Effort(expired=lambda: True))
-        found.append(search.might_fit(question, RULES, {"n1"}))
+        found.append(search.might_fit(signature, RULES, {"n1"}))
 
     assert found == [True, True, True, False]

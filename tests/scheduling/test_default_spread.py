@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import pytest
 
-from berth_operator.scheduling import cycle, questions
+from berth_operator.scheduling import cycle, signatures
 from berth_operator.scheduling.decisions import Bind, Placement
 from berth_operator.scheduling.preferences import default_spread
 from berth_operator.scheduling.search import Search
@@ -35,8 +35,8 @@ def replica(
 def is_spread(made: Body) -> bool:
     """Whether a pod is spread by default."""
     waiting = candidate(made)
-    question = questions.of(waiting.request, waiting.demand)
-    return default_spread.applies_to(Both().inventory, question)
+    signature = signatures.of(waiting.request, waiting.demand)
+    return default_spread.applies_to(Both().inventory, signature)
 
 
 # ---------------------------------------------------------------- which pods
@@ -47,7 +47,7 @@ def is_spread(made: Body) -> bool:
     [("ReplicaSet", "apps/v1"), ("StatefulSet", "apps/v1"), ("ReplicationController", "v1")],
 )
 def test_pods_of_a_controller_are_spread(kind: str, version: str) -> None:
-    """They share the question that is put to nodes with all other pods."""
+    """They share the signature that is put to nodes with all other pods."""
     made = replica(kind=kind, version=version)
 
     assert is_spread(made)

@@ -106,7 +106,7 @@ def test_whole_cards_come_first() -> None:
         pytest.param(by_gpu(memory_at_least=60 * builders.GIB), id="where a size is required"),
         pytest.param(
             dataclasses.replace(
-                by_gpu(), demand=nodes.Demand(device_resources=((names.GPU, 100), (names.NVIDIA_GPU, 1)))
+                by_gpu(), demand=nodes.NodeDemand(device_resources=((names.GPU, 100), (names.NVIDIA_GPU, 1)))
             ),
             id="a whole card by another name in another container",
         ),
@@ -205,7 +205,9 @@ def test_a_plugin_may_give_a_container_one_replica() -> None:
         builders.node(), dataclasses.replace(shared(cards=4), one_replica_each=True)
     )
     one = requests.ContainerRequest("a", (requests.cards(1),))
-    two = dataclasses.replace(by_gpu(2), request=requests.Request((one, dataclasses.replace(one, name="b"))))
+    two = dataclasses.replace(
+        by_gpu(2), request=requests.DeviceRequest((one, dataclasses.replace(one, name="b")))
+    )
 
     assert placed(inventory, by_gpu()) is not None
     assert placed(inventory, two) is not None

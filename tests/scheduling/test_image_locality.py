@@ -100,7 +100,7 @@ def test_images_of_a_node_wake_no_pod() -> None:
 
 
 def test_pods_with_other_images_share_their_answer() -> None:
-    """Their question is one, and each gets the node that has its own image."""
+    """Their signature is one, and each gets the node that has its own image."""
     inventory = builders.inventory(
         builders.node("n1"),
         builders.node("n2", images=(HALF_GIB,)),

@@ -6,7 +6,7 @@ from typing import Final
 import pytest
 
 from berth_crds.vocabulary import Scope
-from berth_operator.scheduling import cycle, explain, questions, queued_pods, search_memory
+from berth_operator.scheduling import cycle, explain, queued_pods, search_memory, signatures
 from berth_operator.scheduling.devices import allocator, device_view, requests
 from berth_operator.scheduling.devices.search_effort import Effort
 from berth_operator.scheduling.inventory import Inventory
@@ -67,7 +67,7 @@ def test_a_node_that_takes_all_the_time_is_asked_last(monkeypatch: pytest.Monkey
     sort, asked, place = "all joined but for two pairs", list[str](), allocator.allocate_or_explain
     search = Search(cluster(sort))
 
-    def noted(view: device_view.View, request: requests.Request, *, effort: Effort) -> object:
+    def noted(view: device_view.View, request: requests.DeviceRequest, *, effort: Effort) -> object:
         asked.append(view.device.node)
         return place(view, request, effort=effort)
 
@@ -84,24 +84,24 @@ def test_a_node_that_takes_all_the_time_is_asked_last(monkeypatch: pytest.Monkey
 
 def test_a_node_that_answers_in_time_is_asked_in_its_turn_again() -> None:
     """Who was slow once is not so for ever: where no other will do it is asked, and its answer counts."""
-    hard, question = search_memory.HardToSearch(), questions.of(HARD.request, HARD.demand)
+    hard, signature = search_memory.HardToSearch(), signatures.of(HARD.request, HARD.demand)
 
     found = []
     for late in (True, False):
-        hard.note(question, BAD, hard=late)
-        found.append(list(hard.of(question)))
+        hard.note(signature, BAD, hard=late)
+        found.append(list(hard.of(signature)))
 
     assert found == [[BAD], []]
 
 
 def test_nodes_hard_to_search_are_remembered_within_bounds() -> None:
-    """However many nodes and questions there are."""
+    """However many nodes and signatures there are."""
     hard, count = search_memory.HardToSearch(), search_memory.MOST_QUESTIONS + 9
-    asked = [questions.of(HARD.request, builders.demand(cpu)) for cpu in range(count)]
+    asked = [signatures.of(HARD.request, builders.demand(cpu)) for cpu in range(count)]
 
-    for question in asked:
+    for signature in asked:
         for at in range(search_memory.MOST_HARD + 1):
-            hard.note(question, f"n{at}", hard=True)
+            hard.note(signature, f"n{at}", hard=True)
 
     assert not hard.of(asked[0])
     assert list(hard.of(asked[-1])) == [f"n{at}" for at in range(1, search_memory.MOST_HARD + 1)]

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from berth_operator.scheduling import decisions, questions
+from berth_operator.scheduling import decisions, signatures
 from berth_operator.scheduling.constraints import registry, taints_and_affinity
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.devices import requests
@@ -16,9 +16,9 @@ DECLARED = frozenset({FEATURE})
 
 
 def query(inventory: Inventory, node_selection: facts.NodeSelection) -> Query:
-    """Return the question of a pod that may run there, put to all nodes."""
-    question = questions.of(requests.NO_DEVICES, facts.Demand(node_selection=node_selection))
-    return Query(inventory, inventory.all_rows, question)
+    """Return the signature of a pod that may run there, put to all nodes."""
+    signature = signatures.of(requests.NO_DEVICES, facts.NodeDemand(node_selection=node_selection))
+    return Query(inventory, inventory.all_rows, signature)
 
 
 def with_nodes(*nodes: facts.Node) -> Inventory:

@@ -17,8 +17,8 @@ from berth_operator.scheduling import (
     decisions,
     node_scores,
     policy_rules,
-    questions,
     queued_pods,
+    signatures,
 )
 from berth_operator.scheduling.decisions import Bind, Count, Reason, Wait
 from berth_operator.scheduling.devices import allocator, requests
@@ -167,9 +167,9 @@ def test_pieces_are_not_oversold(card: PhysicalDevice, ask: requests.Ask) -> Non
 def test_a_card_without_memory_left_is_full_for_filters_and_for_the_search() -> None:
     """Neither passes on to the other what a pod that asks for core alone may not have."""
     asked = builders.request(requests.Gpus(1, core=10), grouping=requests.Grouping(core_limit=150))
-    inventory, question = one_card(builders.hold("a", shares=[0])), questions.of(asked, builders.demand())
+    inventory, signature = one_card(builders.hold("a", shares=[0])), signatures.of(asked, builders.demand())
 
-    _, feasible = node_scores.scorer_of(question, RULES).score(inventory, inventory.all_rows)
+    _, feasible = node_scores.scorer_of(signature, RULES).score(inventory, inventory.all_rows)
 
     assert not feasible.any()
     assert allocator.allocate(builders.view([builders.card()], {0: None}), asked) is None

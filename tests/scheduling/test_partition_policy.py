@@ -7,7 +7,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from berth_operator.scheduling import changes, decisions, questions
+from berth_operator.scheduling import changes, decisions, signatures
 from berth_operator.scheduling.constraints import partition_policy, registry
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.devices import allocator, device_facts, node_topology, requests
@@ -20,14 +20,14 @@ CUBE: Final = topologies.device("n1", "8xV100-SXM2-16GB")  # It has no table, bu
 LOOSE: Final = topologies.device("n1", "4xT4")
 
 
-def whole(count: int) -> requests.Request:
+def whole(count: int) -> requests.DeviceRequest:
     """Return a request for whole cards."""
-    return requests.Request((requests.ContainerRequest("main", (requests.cards(count),)),))
+    return requests.DeviceRequest((requests.ContainerRequest("main", (requests.cards(count),)),))
 
 
 def passes(inventory: Inventory, count: int) -> bool:
     """Whether node n1 passes the filters for so many cards."""
-    query = Query(inventory, inventory.all_rows, questions.of(whole(count), nodes.NO_DEMAND))
+    query = Query(inventory, inventory.all_rows, signatures.of(whole(count), nodes.NO_DEMAND))
     return bool(registry.feasible(query)[inventory.index["n1"]])
 
 

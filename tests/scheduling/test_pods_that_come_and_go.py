@@ -241,7 +241,7 @@ def test_a_pod_is_placed_exactly_where_it_may_be(
     search = Search(both.inventory)
     for number, body in enumerate([*asks, *asks]):
         query = asked(both.inventory, candidate(body))
-        found = search.place(query.question.request, query.question.demand, policy=RULES)
+        found = search.place(query.signature.request, query.signature.demand, policy=RULES)
         allowed = {
             name
             for name in plain_pod_rules.feasible(both.plain, body)

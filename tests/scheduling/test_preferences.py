@@ -9,7 +9,7 @@ import pytest
 from hypothesis import strategies as st
 
 from berth_crds.vocabulary import Strategy
-from berth_operator.scheduling import node_table, questions, queued_pods
+from berth_operator.scheduling import node_table, queued_pods, signatures
 from berth_operator.scheduling.constraints.constraint import DependsOn
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.devices import requests
@@ -96,11 +96,11 @@ def test_many_nodes_are_asked_as_few_are() -> None:
     nodes = [builders.node(f"n{at}", labels={"zone": "ab"[at % 2], "size": str(at)}) for at in range(10, 40)]
     inventory = builders.inventory(*nodes)
     asking = pod(preferred=terms)
-    question = questions.of(asking.request, asking.demand)
+    signature = signatures.of(asking.request, asking.demand)
 
-    together = node_affinity.raw(Query(inventory, inventory.all_rows, question))
+    together = node_affinity.raw(Query(inventory, inventory.all_rows, signature))
     rows = (slice(row, row + 1) for row in range(inventory.size))
-    alone = [node_affinity.raw(Query(inventory, row, question))[0] for row in rows]
+    alone = [node_affinity.raw(Query(inventory, row, signature))[0] for row in rows]
 
     assert together.tolist() == alone
     assert together[:3].tolist() == [0, 30 + 20 + 15, 20]

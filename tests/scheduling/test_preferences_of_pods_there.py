@@ -73,7 +73,7 @@ def test_what_pods_on_nodes_prefer(others: tuple[Body, ...], expected: dict[str,
     assert found == pytest.approx(plain_pod_preferences.affinity_parts(both.plain, asks, ALL))
 
 
-def test_a_pod_that_no_other_means_shares_its_question() -> None:
+def test_a_pod_that_no_other_means_shares_its_signature() -> None:
     """However many pods prefer something of others."""
     both = Both(*THREE_ZONES, there(wish()))
 

@@ -306,7 +306,7 @@ def test_pods_of_one_round_are_spread() -> None:
     assert sorted(one.placement.node for one in answers if isinstance(one, Bind)) == ["n1", "n3", "n4"]
 
 
-def test_a_pod_that_prefers_nothing_of_other_pods_shares_its_question() -> None:
+def test_a_pod_that_prefers_nothing_of_other_pods_shares_its_signature() -> None:
     """Whatever else its affinity and its spread say."""
     plain = candidate(pod()).demand
     specs: tuple[Body, ...] = (

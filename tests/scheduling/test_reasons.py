@@ -2,7 +2,7 @@
 
 import pytest
 
-from berth_operator.scheduling import decisions, questions, queued_pods
+from berth_operator.scheduling import decisions, queued_pods, signatures
 from berth_operator.scheduling.constraints import reasons
 from berth_operator.scheduling.decisions import Count, Reason
 from berth_operator.scheduling.devices import device_facts, requests
@@ -186,7 +186,7 @@ CASES: dict[str, tuple[Inventory, queued_pods.Candidate, tuple[Count, ...]]] = {
 @pytest.mark.parametrize(("inventory", "pod", "counts"), CASES.values(), ids=CASES.keys())
 def test_first_reason(inventory: Inventory, pod: queued_pods.Candidate, counts: tuple[Count, ...]) -> None:
     """Each node gives its first reason, in the order in which its cards are asked ever more closely."""
-    assert reasons.count(inventory, questions.of(pod.request, pod.demand), {}) == counts
+    assert reasons.count(inventory, signatures.of(pod.request, pod.demand), {}) == counts
 
 
 def test_closer_look_speaks_last() -> None:
@@ -195,10 +195,10 @@ def test_closer_look_speaks_last() -> None:
     fits = scenes.cards(1)
     closer = {0: (Reason.NO_ROOT, "")}
 
-    assert reasons.count(inventory, questions.of(pod.request, pod.demand), closer) == (
+    assert reasons.count(inventory, signatures.of(pod.request, pod.demand), closer) == (
         Count(Reason.TOO_FEW_CARDS, "", 2),
     )
-    assert reasons.count(inventory, questions.of(fits.request, fits.demand), closer) == (
+    assert reasons.count(inventory, signatures.of(fits.request, fits.demand), closer) == (
         Count(Reason.NO_ROOT, "", 1),
         Count(Reason.UNDECIDED, "", 1),
     )

@@ -39,7 +39,7 @@ def push_crowd(ledger: Ledger, created: str, **fields: Any) -> None:
     """Have a crowd wait for n3, where each asks for an amount that nobody else asks for."""
     node_selection = facts.NodeSelection(selector=(("pool", "crowd"),))
     for at in range(CROWD):
-        demand = facts.Demand(amounts=((facts.CPU, at + 1),), node_selection=node_selection)
+        demand = facts.NodeDemand(amounts=((facts.CPU, at + 1),), node_selection=node_selection)
         wait(ledger, f"c{at:02}", created, of="crowd", demand=demand, **fields)
 
 

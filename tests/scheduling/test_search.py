@@ -6,7 +6,7 @@ from unittest import mock
 import pytest
 
 from berth_crds.vocabulary import Scope, Strategy
-from berth_operator.scheduling import decisions, questions, queued_pods
+from berth_operator.scheduling import decisions, queued_pods, signatures
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import allocator, device_facts, node_topology, requests
 from berth_operator.scheduling.devices.device_facts import PhysicalDevice
@@ -292,4 +292,4 @@ def test_nodes_that_are_alike_are_looked_at_once(conditions: requests.Conditions
         assert search.place(tight, builders.demand(), policy=RULES) is None
 
     assert looked.call_count == looks
-    assert len(search.refusals(questions.of(tight, builders.demand()), RULES)) == 9
+    assert len(search.refusals(signatures.of(tight, builders.demand()), RULES)) == 9

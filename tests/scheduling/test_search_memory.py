@@ -16,7 +16,9 @@ from support import builders
 CARD = builders.request(1)
 
 
-def ask(search: Search, request: requests.Request = CARD, cpu: int = 1000) -> decisions.Placement | None:
+def ask(
+    search: Search, request: requests.DeviceRequest = CARD, cpu: int = 1000
+) -> decisions.Placement | None:
     """Look for a place."""
     return search.place(request, builders.demand(cpu), policy=RULES)
 
@@ -60,7 +62,7 @@ def asked_anew() -> tuple[Inventory, object]:
 
 
 def test_one_change_asks_one_node_anew() -> None:
-    """A pod with a question that was asked before looks only at the nodes that changed."""
+    """A pod with a signature that was asked before looks only at the nodes that changed."""
     inventory, rows = asked_anew()
 
     at = inventory.index["n4"]

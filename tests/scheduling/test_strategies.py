@@ -13,8 +13,8 @@ from berth_crds.vocabulary import Strategy
 from berth_operator.scheduling import (
     decisions,
     node_scores,
-    questions,
     queued_pods,
+    signatures,
     strategies,
     workload,
 )
@@ -40,8 +40,8 @@ def ranking(
     inventory: Inventory, pod: queued_pods.Candidate, strategy: Strategy, rows: Iterable[int]
 ) -> score_inputs.Ranking:
     """Ask a strategy about these rows."""
-    query = Query(inventory, np.array(list(rows), dtype=np.int64), questions.of(pod.request, pod.demand))
-    scorer = node_scores.scorer_of(query.question, Policy())
+    query = Query(inventory, np.array(list(rows), dtype=np.int64), signatures.of(pod.request, pod.demand))
+    scorer = node_scores.scorer_of(query.signature, Policy())
     return strategies.STRATEGIES[strategy](scorer.score_input(query))
 
 

@@ -25,7 +25,7 @@ def places(inventory: Inventory, node_selection: facts.NodeSelection) -> list[bo
     return found
 
 
-def licences(count: int) -> facts.Demand:
+def licences(count: int) -> facts.NodeDemand:
     """Ask for so many licences."""
     return builders.demand(extra={random_clusters.LICENCE: count})
 
@@ -75,9 +75,9 @@ def test_resources_that_a_node_has_no_more_leave_their_columns() -> None:
 
 LICENCES: Final = builders.node("n2", extra={random_clusters.LICENCE: 2})
 USED: Final = builders.hold("a", "n2", amounts=((random_clusters.LICENCE, 1),))
-SERVED: Final = facts.Demand(device_resources=((random_clusters.SERVED, 2),))
+SERVED: Final = facts.NodeDemand(device_resources=((random_clusters.SERVED, 2),))
 # What an inventory has been told, one after the other; a demand; which nodes have room for it.
-ROOM: Final[dict[str, tuple[tuple[facts.Node | Hold, ...], facts.Demand, list[bool]]]] = {
+ROOM: Final[dict[str, tuple[tuple[facts.Node | Hold, ...], facts.NodeDemand, list[bool]]]] = {
     "a resource that only some nodes advertise": ((builders.node(), LICENCES), licences(2), [False, True]),
     "what is left of it": ((builders.node(), LICENCES, USED), licences(1), [False, True]),
     "and no more": ((builders.node(), LICENCES, USED), licences(2), [False, False]),
@@ -111,7 +111,7 @@ ROOM: Final[dict[str, tuple[tuple[facts.Node | Hold, ...], facts.Demand, list[bo
 
 @pytest.mark.parametrize(("known", "demand", "expected"), ROOM.values(), ids=ROOM)
 def test_which_nodes_have_room(
-    known: tuple[facts.Node | Hold, ...], demand: facts.Demand, expected: list[bool]
+    known: tuple[facts.Node | Hold, ...], demand: facts.NodeDemand, expected: list[bool]
 ) -> None:
     """A resource is asked of the nodes that advertise it, and used up on them."""
     assert room(builders.inventory(*known), demand) == expected

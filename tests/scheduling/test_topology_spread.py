@@ -290,7 +290,7 @@ def test_a_node_that_goes_wakes_it() -> None:
     assert ledgers.assume(ledger).placement.node == "n1"
 
 
-def test_a_pod_without_constraints_shares_its_question() -> None:
+def test_a_pod_without_constraints_shares_its_signature() -> None:
     """Nothing of its labels becomes part of what it asks."""
     one, other = (candidate(pod(name, labels={"app": name})) for name in ("a", "b"))
 
@@ -299,7 +299,7 @@ def test_a_pod_without_constraints_shares_its_question() -> None:
     assert builders.candidate().demand.other_pods is None
 
 
-def test_pods_of_one_workload_share_their_question() -> None:
+def test_pods_of_one_workload_share_their_signature() -> None:
     """Labels that no selector names do not tell them apart, though each pod has its own."""
     one, other = (
         candidate(asking(spread(selector=selecting(app="web")), labels=WEB | {"index": at})) for at in "01"

@@ -286,7 +286,7 @@ def test_nothing_is_kept_of_volumes_that_are_gone() -> None:
     assert left == {}
 
 
-def test_pods_without_claims_ask_the_same_question_as_before() -> None:
+def test_pods_without_claims_ask_the_same_signature_as_before() -> None:
     """Whatever volumes there are: what is remembered of them stays."""
     inventory = cluster(make.claim(), LATE)
     search, candidate = Search(inventory), builders.candidate()
@@ -298,4 +298,4 @@ def test_pods_without_claims_ask_the_same_question_as_before() -> None:
     search.place(candidate.request, candidate.demand, policy=RULES)
 
     assert next(iter(search._cached.values())).score is score
-    assert candidate.demand == facts.Demand(candidate.demand.amounts)
+    assert candidate.demand == facts.NodeDemand(candidate.demand.amounts)

@@ -62,7 +62,7 @@ def test_sample(asks: tuple[int | requests.Ask, ...], sizes: tuple[tuple[int, in
         pytest.param(builders.request(requests.OtherDevices("rdma", 1)), id="other devices"),
     ],
 )
-def test_pod_without_plain_cards_teaches_nothing(request_: requests.Request) -> None:
+def test_pod_without_plain_cards_teaches_nothing(request_: requests.DeviceRequest) -> None:
     """Who asks for no card and no share of one says nothing of what rests of them are worth."""
     assert workload.sample(request_, builders.demand(500)) is None
 

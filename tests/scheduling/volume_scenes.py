@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from berth_operator.scheduling import explain, questions, queued_pods
+from berth_operator.scheduling import explain, queued_pods, signatures
 from berth_operator.scheduling.constraints import registry
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.inventory import Inventory
@@ -46,8 +46,8 @@ def cluster(*objects: make.Object | str) -> Inventory:
 
 def feasible(inventory: Inventory, candidate: queued_pods.Candidate) -> tuple[str, ...]:
     """Return the nodes that pass all filters."""
-    question = questions.of(candidate.request, candidate.demand)
-    mask = registry.feasible(Query(inventory, inventory.all_rows, question))
+    signature = signatures.of(candidate.request, candidate.demand)
+    mask = registry.feasible(Query(inventory, inventory.all_rows, signature))
     found = (inventory.infos[row] for row in np.flatnonzero(mask).tolist())
     return tuple(sorted(info.name for info in found if info is not None))
 

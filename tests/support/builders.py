@@ -140,14 +140,14 @@ Asks = int | requests.Ask | Sequence[requests.Ask]
 
 def request(
     *containers: Asks | requests.ContainerRequest, models: Iterable[str] = (), **fields: Any
-) -> requests.Request:
+) -> requests.DeviceRequest:
     """Return a request of running containers c0, c1, …; a number means whole cards."""
     made = (
         one if isinstance(one, requests.ContainerRequest) else container_request(f"c{at}", one)
         for at, one in enumerate(containers)
     )
     conditions = requests.Conditions(models=frozenset(models))
-    return requests.Request(tuple(made), **{"conditions": conditions} | fields)
+    return requests.DeviceRequest(tuple(made), **{"conditions": conditions} | fields)
 
 
 def container_request(name: str, asks: Asks, *, runs: bool = True) -> requests.ContainerRequest:
@@ -172,10 +172,12 @@ def bind(uid: str, at: str, minor: int) -> decisions.Bind:
     return decisions.Bind(uid, decisions.Placement(at, (decisions.Grant("main", (share(minor, at=at),)),)))
 
 
-def demand(cpu: int = 1000, *, extra: Mapping[str, int] = {}, **fields: Any) -> facts.Demand:
+def demand(cpu: int = 1000, *, extra: Mapping[str, int] = {}, **fields: Any) -> facts.NodeDemand:
     """Return what a pod demands of its node."""
     amounts = {facts.CPU: cpu, facts.PODS: 1, **extra}
-    return facts.Demand(tuple(sorted((name, amount) for name, amount in amounts.items() if amount)), **fields)
+    return facts.NodeDemand(
+        tuple(sorted((name, amount) for name, amount in amounts.items() if amount)), **fields
+    )
 
 
 def candidate(

@@ -98,7 +98,7 @@ def open_cards(inventory: Inventory, at: str = "n1") -> list[str]:
     return [one.uuid for one in info.device.cards if one.trouble is None and one.uuid not in info.used]
 
 
-def room(inventory: Inventory, demand: facts.Demand) -> list[bool]:
+def room(inventory: Inventory, demand: facts.NodeDemand) -> list[bool]:
     """Return which rows have the resources left."""
     found: list[bool] = resources.have_enough(inventory, np.arange(inventory.size), demand).tolist()
     return found

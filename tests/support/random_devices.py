@@ -204,7 +204,7 @@ Asks = st.SearchStrategy[requests.Ask]
 @st.composite
 def nodes_and_pods(
     draw: st.DrawFn, *, most: int = 4, most_asks: int = 4
-) -> tuple[device_view.View, requests.Request]:
+) -> tuple[device_view.View, requests.DeviceRequest]:
     """Make a node, and a pod that mostly asks for what the node has."""
     view = draw(nodes(most=most))
     kinds: list[Asks] = [CARDS_ONLY]
@@ -224,7 +224,7 @@ def pods(
     first: Asks | None = None,
     borrows: bool = False,
     groupings: st.SearchStrategy[requests.Grouping] = GROUPINGS,
-) -> requests.Request:
+) -> requests.DeviceRequest:
     """Make a pod of up to three containers; with an init container first, or with a given first ask."""
     count = draw(st.integers(2 if borrows else 1, 3))
     containers = []
@@ -235,7 +235,7 @@ def pods(
         containers.append(requests.ContainerRequest(f"c{at}", tuple(wanted), runs))
     while sum(len(one.asks) for one in containers) > most_asks:
         containers.pop()
-    return requests.Request(tuple(containers), draw(conditions()), draw(groupings))
+    return requests.DeviceRequest(tuple(containers), draw(conditions()), draw(groupings))
 
 
 @st.composite
@@ -273,7 +273,7 @@ def close() -> st.SearchStrategy[requests.Grouping]:
     return st.builds(requests.Grouping, scope=st.sampled_from((Scope.NVLINK, Scope.NUMA, Scope.PCIE)))
 
 
-def effort(view: device_view.View, request: requests.Request) -> int:
+def effort(view: device_view.View, request: requests.DeviceRequest) -> int:
     """Estimate how many ways there are to look at."""
     cards_, others_ = len(view.device.cards), 2 * len(view.device.others)
     ways = 1

@@ -22,7 +22,7 @@ def asking(resources: Mapping[str, object], **about: Any) -> raw.Pod:
     return builders.pod(containers=[builders.asking("main", resources)], **about)
 
 
-def request(pod: raw.Pod) -> requests.Request:
+def request(pod: raw.Pod) -> requests.DeviceRequest:
     """Return a request that must be valid."""
     found, faults = device_requests.request(pod)
     assert [fault.detail for fault in faults] == []

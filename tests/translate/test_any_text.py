@@ -188,7 +188,7 @@ def same(theirs: dict[str, object], ask: Gpus, **about: Any) -> None:
     """Check that a container in other words asks for this of each card."""
     request = pod_requests.request(pod_requests.asking(theirs, **about))
 
-    assert request == requests.Request((requests.ContainerRequest("main", (ask,)),))
+    assert request == requests.DeviceRequest((requests.ContainerRequest("main", (ask,)),))
 
 
 @pod_requests.PROPERTY

@@ -172,7 +172,7 @@ def test_strategy_counts_without_devices() -> None:
     """How nodes are ranked matters to a pod without devices too."""
     pod = builders.pod(annotations={names.STRATEGY: "spread"})
 
-    assert pod_requests.request(pod) == requests.Request(grouping=Grouping(strategy=Strategy.SPREAD))
+    assert pod_requests.request(pod) == requests.DeviceRequest(grouping=Grouping(strategy=Strategy.SPREAD))
 
 
 def test_pattern_beside_models_to_avoid() -> None:

@@ -69,7 +69,7 @@ def test_different_images_of_all_nodes_are_limited(monkeypatch: pytest.MonkeyPat
     ],
 )
 def test_images_have_the_names_that_nodes_report(image: str, name: str) -> None:
-    """Of each container and init container; those of pods with other images are one question."""
+    """Of each container and init container; those of pods with other images are one signature."""
     init = [builders.container("init", image="init:2")]
     pod = builders.pod(initContainers=init, containers=[builders.container(image=image)])
 

@@ -151,7 +151,8 @@ def test_preferences_are_a_part_of_what_a_pod_takes_of_memory() -> None:
     wishes = (preferred(affinity=near(one)) for one in (wish(), wish(selector=selecting(app=LONG))))
 
     short, long_ = (
-        memory_estimates.of_request(requests.NO_DEVICES, facts.Demand(preferred_pods=one)) for one in wishes
+        memory_estimates.of_request(requests.NO_DEVICES, facts.NodeDemand(preferred_pods=one))
+        for one in wishes
     )
 
     assert long_ - short > len(LONG) - 100

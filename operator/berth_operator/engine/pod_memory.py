@@ -32,7 +32,7 @@ TOTAL_BYTES: Final = 128 * MEBIBYTE
 NOTHING_GRANTED: Final = allocation_recovery.UnreadableAllocation(plugged={})
 
 Images = tuple[str, ...]
-Key = tuple[str, requests.Request, facts.Demand, Images, Images]
+Key = tuple[str, requests.DeviceRequest, facts.NodeDemand, Images, Images]
 
 
 class MemoryBudget(totals.Totals):

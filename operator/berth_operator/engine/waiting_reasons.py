@@ -35,7 +35,7 @@ RENEWAL_SECONDS: Final = 1.0  # Between the rounds that renew reasons.
 LONGEST_PAUSE_SECONDS: Final = 60.0  # Between two diagnoses that are cut short.
 NEVER: Final = -1
 
-Kind = tuple[requests.Request, facts.Demand, str]  # `Candidate.kind`.
+Kind = tuple[requests.DeviceRequest, facts.NodeDemand, str]  # `Candidate.kind`.
 
 
 @dataclasses.dataclass(slots=True)

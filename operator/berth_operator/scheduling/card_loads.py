@@ -1,7 +1,7 @@
 """The measured load of cards, written into the node table as long as it counts.
 
 It is reported every few seconds by the minors of cards. A report counts until it is too old; then the cards
-are as if nothing was measured. The load has a log of its own in the table, because only few questions
+are as if nothing was measured. The load has a log of its own in the table, because only few pods
 read it: for all others, remembered scores stay what they are.
 """
 

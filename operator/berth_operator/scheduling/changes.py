@@ -29,8 +29,8 @@ NO_NODE: Final = nodes.Node("")
 class Scenario:
     """A pod, and one node with all that is on it; NO_NODE where only the pod changes."""
 
-    request: requests.Request
-    demand: nodes.Demand
+    request: requests.DeviceRequest
+    demand: nodes.NodeDemand
     node: nodes.Node = NO_NODE
     device: device_facts.Device | None = (
         None  # Without devices that belong to other nodes (`NodeInfo.owned`).

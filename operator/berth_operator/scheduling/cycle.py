@@ -6,11 +6,11 @@ the server has just refused binds it first sends a dry run, and charges nothing 
 the next pod may get the same cards. The backlog learns after the round, from the engine's reporter, which
 pods must wait. `simulate` charges binds itself, and releases them before it returns.
 
-A pod's `request` is what it asks of devices, its `demand` all else that it requires or prefers (cpu, memory,
-extended resources such as nvidia.com/gpu, labels of the node, volumes, other pods), and its `question` both
-together (`questions`). Its `need` sums the request up in numbers, for the filters. A pod needs a `device
-search` where these do not tell whether a node fits: then combinations of the node's devices are tried
-(`search`).
+A pod's `request` is what it asks of devices, and its `demand` all else that it requires or prefers (cpu,
+memory, extended resources such as nvidia.com/gpu, labels of the node, volumes, other pods). Both together are
+its `signature`: as in kube-scheduler, pods with the same can be placed alike. Its `need` sums the request up
+in numbers, for the filters. A pod needs a `device search` where these do not tell whether a node fits: then
+combinations of the node's devices are tried (`search`).
 
 Pods are tried in order. Those that would never be reached in this order have turns in the last part of the
 round (`rotation`). A node is reserved for a pod if the node has gained room, or has come to suit it, since
@@ -30,8 +30,8 @@ from berth_operator.scheduling import (
     existing_terms,
     holds,
     policy_rules,
-    questions,
     queued_pods,
+    signatures,
 )
 from berth_operator.scheduling.backlog import Backlog
 from berth_operator.scheduling.constraints import reasons
@@ -45,8 +45,8 @@ from berth_operator.scheduling.search import Search
 # (`RoundDeadlines`).
 STEPS_PER_ROUND: Final = 5_000
 STEPS_PER_POD: Final = 2_000
-# Questions that all nodes refused in this round: the next pod with the same question is refused at once.
-RefusedQuestions = dict[questions.Question, decisions.Wait]
+# Signatures that all nodes refused in this round: the next pod with the same signature is refused at once.
+RefusedSignatures = dict[signatures.Signature, decisions.Wait]
 NodeNames = frozenset[str]
 NO_NODES: Final[NodeNames] = frozenset()
 
@@ -123,7 +123,7 @@ def schedule(
     # What strategies learn from all pods is worked out now and remembered by the inventory: else the search
     # of the first pod would pay for it.
     _ = search.inventory.demand_model()
-    refused: RefusedQuestions = {}
+    refused: RefusedSignatures = {}
     deadlines = limits.deadlines
     budget = DeviceSearchBudget(deadlines)
     for candidate, in_order, reserved_nodes in _pods_to_try(backlog, now, limits.pods_in_order, deadlines):
@@ -230,26 +230,26 @@ def place_or_explain(
     search: Search,
     candidate: queued_pods.Candidate,
     policy: Policy,
-    refused: RefusedQuestions,
+    refused: RefusedSignatures,
     effort: Effort,
 ) -> decisions.Decision:
     """Return the decision for a pod to which the policy has been applied (`policy_rules`)."""
     if candidate.faults:
         return decisions.Reject(candidate.uid, candidate.faults)
-    question = questions.of(candidate.request, candidate.demand)
-    if question not in refused:
+    signature = signatures.of(candidate.request, candidate.demand)
+    if signature not in refused:
         placement = search.place(
-            candidate.request, candidate.demand, policy=policy, effort=effort, question=question
+            candidate.request, candidate.demand, policy=policy, effort=effort, signature=signature
         )
         if placement is not None:
             return decisions.Bind(candidate.uid, placement)
-        counts = reasons.count(search.inventory, question, search.refusals(question, policy))
+        counts = reasons.count(search.inventory, signature, search.refusals(signature, policy))
         awaited = decisions.awaited_events(counts)
-        if question.demand.claims and awaited is not None:
+        if signature.demand.claims and awaited is not None:
             # Whatever refuses it now: with another volume it may suit other nodes.
             awaited |= {decisions.ClusterEvent.VOLUME_CHANGED}
-        refused[question] = decisions.Wait(candidate.uid, counts, awaited, cut_short=effort.cut_short)
-    wait = refused[question]
+        refused[signature] = decisions.Wait(candidate.uid, counts, awaited, cut_short=effort.cut_short)
+    wait = refused[signature]
     return wait if wait.uid == candidate.uid else dataclasses.replace(wait, uid=candidate.uid)
 
 
@@ -257,7 +257,7 @@ def _decide(
     search: Search,
     candidate: queued_pods.Candidate,
     policy: Policy,
-    refused: RefusedQuestions,
+    refused: RefusedSignatures,
     effort: Effort,
     reserved_nodes: NodeNames,
 ) -> decisions.Decision | None:
@@ -272,11 +272,11 @@ def _decide(
         )
         if found is not None:
             return decisions.Bind(candidate.uid, found)
-        question = questions.of(candidate.request, candidate.demand)
+        signature = signatures.of(candidate.request, candidate.demand)
         # No node that is not reserved takes it, as far as they were searched. If a reserved one may, it stays
         # active.
-        searched_all = question.need.filters_suffice or not effort.cut_short
-        if searched_all and search.might_fit(question, policy, reserved_nodes):
+        searched_all = signature.need.filters_suffice or not effort.cut_short
+        if searched_all and search.might_fit(signature, policy, reserved_nodes):
             return None
     # With reserved nodes, nothing can be placed here any more: `might_fit` ruled them out, or the effort is
     # used up. Then this only collects the reasons.

@@ -1,7 +1,7 @@
 """What the terms of pods that are on nodes change about another: they keep it away, or would have it near.
 
 Which of their terms mean a pod depends on its namespace and labels. So it is found once for each decision,
-and becomes a part of what the pod asks; pods that none of them means share their questions as ever.
+and becomes a part of what the pod asks; pods that none of them means share their signatures as ever.
 """
 
 import dataclasses

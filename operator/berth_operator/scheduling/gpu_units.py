@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from berth_crds import device_types, names
-from berth_operator.scheduling import node_table, questions
+from berth_operator.scheduling import node_table, signatures
 from berth_operator.scheduling.devices import device_facts, requests
 from berth_operator.scheduling.nodes import facts
 
@@ -23,35 +23,37 @@ MOST_REMEMBERED: Final = 1024
 OF_CARDS: Final = ("", device_facts.COUNTED_CARD)
 
 
-def request_on_unit(request: requests.Request, demand: facts.Demand, unit: str) -> requests.Request:
+def request_on_unit(
+    request: requests.DeviceRequest, demand: facts.NodeDemand, unit: str
+) -> requests.DeviceRequest:
     """Return what a request means on a node of this unit."""
     return _in_units(request, unit) if _means_another(request, demand, unit) else request
 
 
-def variants(table: node_table.NodeTable, question: questions.Question) -> Iterator[questions.Question]:
-    """Yield the question as it is put to the nodes of each unit, where the request means something else.
+def variants(table: node_table.NodeTable, signature: signatures.Signature) -> Iterator[signatures.Signature]:
+    """Yield the signature as it is on the nodes of each unit, where the request means something else.
 
     The order is that of names, not the one in which nodes became known.
     """
-    if len(table.gpu_units) > 1 and not question.unit:
+    if len(table.gpu_units) > 1 and not signature.unit:
         for unit in sorted(table.gpu_units.of):
-            if _means_another(question.request, question.demand, unit):
-                yield questions.of(_in_units(question.request, unit), question.demand, unit=unit)
+            if _means_another(signature.request, signature.demand, unit):
+                yield signatures.of(_in_units(signature.request, unit), signature.demand, unit=unit)
 
 
 def nodes_asked(
-    table: node_table.NodeTable, rows: node_table.Rows, question: questions.Question
+    table: node_table.NodeTable, rows: node_table.Rows, signature: signatures.Signature
 ) -> node_table.Mask | None:
-    """Return which of these nodes the question is put to; None where it means the same on all nodes."""
+    """Return which of these nodes the signature is for; None where it means the same on all nodes."""
     if len(table.gpu_units) == 1:
         return None
     mask: node_table.Mask
-    if question.unit:
-        code = table.gpu_units.get(question.unit)
+    if signature.unit:
+        code = table.gpu_units.get(signature.unit)
         mask = table.gpu_unit[rows] == (node_table.ABSENT if code is None else code)
         return mask
     units = table.gpu_units.of.items()
-    elsewhere = [code for unit, code in units if _means_another(question.request, question.demand, unit)]
+    elsewhere = [code for unit, code in units if _means_another(signature.request, signature.demand, unit)]
     if not elsewhere:
         return None
     mask = ~np.isin(table.gpu_unit[rows], elsewhere)
@@ -65,20 +67,20 @@ def stands_for_pieces(table: node_table.NodeTable, rows: node_table.Rows) -> nod
     return mask
 
 
-def _means_another(request: requests.Request, demand: facts.Demand, unit: str) -> bool:
+def _means_another(request: requests.DeviceRequest, demand: facts.NodeDemand, unit: str) -> bool:
     """Whether a request means another one on nodes of this unit."""
     if unit == device_facts.COUNTED_CARD:
         return _parts_by_gpu_name(request, demand)
     return bool(unit) and _by_gpu_name(request, demand)
 
 
-def _parts_by_gpu_name(request: requests.Request, demand: facts.Demand) -> bool:
+def _parts_by_gpu_name(request: requests.DeviceRequest, demand: facts.NodeDemand) -> bool:
     """Whether parts of cards are asked for, and the cards by the name nvidia.com/gpu."""
     asked = dict(demand.device_resources).get(names.NVIDIA_GPU, 0)
     return bool(request.need.shares) and asked > request.need.whole
 
 
-def _by_gpu_name(request: requests.Request, demand: facts.Demand) -> bool:
+def _by_gpu_name(request: requests.DeviceRequest, demand: facts.NodeDemand) -> bool:
     """Whether whole cards of any size are asked for, all by the name nvidia.com/gpu, wherever they lie."""
     need = request.need
     if not need.whole or need.shares or need.instances or need.replicas:
@@ -91,7 +93,7 @@ def _by_gpu_name(request: requests.Request, demand: facts.Demand) -> bool:
 
 
 @functools.lru_cache(maxsize=MOST_REMEMBERED)
-def _in_units(request: requests.Request, unit: str) -> requests.Request:
+def _in_units(request: requests.DeviceRequest, unit: str) -> requests.DeviceRequest:
     """Return a request for units, without a scope that is only preferred if these are no cards."""
     containers = tuple(
         dataclasses.replace(container, asks=tuple(_in_unit(ask, unit) for ask in container.asks))

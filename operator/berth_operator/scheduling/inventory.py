@@ -1,6 +1,6 @@
 """The state that decisions are made on: nodes, their resources, their devices, what pods hold.
 
-Numbers are kept in the node table, so that a question to thousands of nodes is a few
+Numbers are kept in the node table, so that filtering thousands of nodes is a few
 vector operations; the rest is kept in a NodeInfo for each node. Only the ledger changes
 it, and never while a decision reads it. Every node has one row from the moment anything
 names it (its Node, its Device or a pod bound to it, in whatever order they arrive) until

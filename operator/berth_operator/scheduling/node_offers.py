@@ -12,7 +12,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from berth_operator.scheduling import gpu_units, node_info, node_table, policy_rules, questions, queued_pods
+from berth_operator.scheduling import gpu_units, node_info, node_table, policy_rules, queued_pods, signatures
 from berth_operator.scheduling.constraints import registry
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.devices.device_facts import PhysicalDevice
@@ -75,7 +75,7 @@ def _named(names: node_table.Names, counts: list[int]) -> Left:
     return {name: counts[at] for name, at in names.of.items() if counts[at]}
 
 
-def room(there: Left, demand: facts.Demand) -> bool:
+def room(there: Left, demand: facts.NodeDemand) -> bool:
     """Whether so much is left of all that a pod asks for apart from devices."""
     if any(there.get(name, node_table.ABSENT) < amount for name, amount in demand.amounts):
         return False
@@ -83,7 +83,7 @@ def room(there: Left, demand: facts.Demand) -> bool:
     return all(name not in there or max(0, there[name]) >= amount for name, amount in demand.device_resources)
 
 
-def may_take(there: Offer, request: requests.Request, demand: facts.Demand) -> bool:
+def may_take(there: Offer, request: requests.DeviceRequest, demand: facts.NodeDemand) -> bool:
     """Whether the node might take such a pod; a no is certain."""
     need = gpu_units.request_on_unit(request, demand, there.gpu_unit).need
     if (need.whole and there.whole < need.whole) or there.replicas < need.replicas:
@@ -99,8 +99,8 @@ def may_take(there: Offer, request: requests.Request, demand: facts.Demand) -> b
 
 def _no_help(before: Left, candidate: queued_pods.Candidate) -> bool:
     """Whether the resources sufficed before a pod without devices ended, and its end lifts nothing else."""
-    question = questions.of(candidate.request, candidate.demand)
-    return room(before, candidate.demand) and not registry.lifted_by_pods_without_devices(question)
+    signature = signatures.of(candidate.request, candidate.demand)
+    return room(before, candidate.demand) and not registry.lifted_by_pods_without_devices(signature)
 
 
 def _fitting(there: Offer, ask: requests.Gpus) -> int:

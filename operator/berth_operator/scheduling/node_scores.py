@@ -1,12 +1,12 @@
-"""How good nodes are for a question: which pass the filters, and what the strategy makes of them.
+"""How good nodes are for a signature: which pass the filters, and what the strategy makes of them.
 
-A `Scorer` has what is the same each time that some nodes are scored for one question.
+A `Scorer` has what is the same each time that some nodes are scored for one signature.
 """
 
 from typing import NamedTuple
 
 from berth_crds.vocabulary import Strategy
-from berth_operator.scheduling import node_table, questions, strategies
+from berth_operator.scheduling import node_table, signatures, strategies
 from berth_operator.scheduling.constraints import registry
 from berth_operator.scheduling.constraints.constraint import Filter
 from berth_operator.scheduling.constraints.query import Query
@@ -17,9 +17,9 @@ from berth_operator.scheduling.strategies import score_inputs
 
 
 class Scorer(NamedTuple):
-    """Scores nodes for one question under one policy."""
+    """Scores nodes for one signature under one policy."""
 
-    question: questions.Question
+    signature: signatures.Signature
     filters: tuple[Filter, ...]
     strategy: strategies.Score
     cpu: int
@@ -30,7 +30,7 @@ class Scorer(NamedTuple):
         self, inventory: Inventory, rows: node_table.Rows
     ) -> tuple[score_inputs.Ranking, node_table.Mask]:
         """Return the scores of these nodes, and which of them pass the filters of the node itself."""
-        query = Query(inventory, rows, self.question)
+        query = Query(inventory, rows, self.signature)
         feasible = registry.passes_node_filters(query, self.filters)
         return self.strategy(self.score_input(query)), feasible
 
@@ -51,25 +51,25 @@ class Scorer(NamedTuple):
         )
 
 
-def scorer_of(question: questions.Question, policy: Policy) -> Scorer:
-    """Return what scores nodes for a question."""
-    amounts = dict(question.demand.amounts)
+def scorer_of(signature: signatures.Signature, policy: Policy) -> Scorer:
+    """Return what scores nodes for a signature."""
+    amounts = dict(signature.demand.amounts)
     return Scorer(
-        question,
-        registry.filters_of(question),
-        strategies.STRATEGIES[strategy_of(question, policy)],
+        signature,
+        registry.filters_of(signature),
+        strategies.STRATEGIES[strategy_of(signature, policy)],
         amounts.get(facts.CPU, 0),
         amounts.get(facts.MEMORY, 0),
         policy.weights,
     )
 
 
-def weighs_load(question: questions.Question, policy: Policy) -> bool:
+def weighs_load(signature: signatures.Signature, policy: Policy) -> bool:
     """Whether the order of nodes and cards depends on the measured load."""
-    weighs = bool(policy.weights.load) and strategy_of(question, policy) is Strategy.WEIGHTED
-    return weighs and question.need.cards > 0
+    weighs = bool(policy.weights.load) and strategy_of(signature, policy) is Strategy.WEIGHTED
+    return weighs and signature.need.cards > 0
 
 
-def strategy_of(question: questions.Question, policy: Policy) -> Strategy:
+def strategy_of(signature: signatures.Signature, policy: Policy) -> Strategy:
     """Return the strategy for a pod: its own choice comes first."""
-    return question.grouping.strategy or policy.strategy
+    return signature.grouping.strategy or policy.strategy

@@ -256,7 +256,7 @@ class NodeTable:
         )
         self.log = RowLog()
         self.touch = self.log.touch
-        # Of the load alone, which few questions read: it changes all the time.
+        # Of the load alone, which few pods ask about: it changes all the time.
         self.load_log = RowLog()
 
     def _make_pools(self) -> None:

@@ -43,8 +43,8 @@ class Candidate:
     uid: str
     namespace: str
     name: str
-    request: requests.Request = requests.NO_DEVICES
-    demand: facts.Demand = facts.NO_DEMAND
+    request: requests.DeviceRequest = requests.NO_DEVICES
+    demand: facts.NodeDemand = facts.NO_DEMAND
     priority: int = 0
     label: int = 0
     created: str = ""
@@ -55,12 +55,12 @@ class Candidate:
     priority_class: str = ""
 
     @property
-    def asks(self) -> tuple[requests.Request, facts.Demand]:
+    def asks(self) -> tuple[requests.DeviceRequest, facts.NodeDemand]:
         """All that the pod asks for."""
         return self.request, self.demand
 
     @property
-    def kind(self) -> tuple[requests.Request, facts.Demand, str]:
+    def kind(self) -> tuple[requests.DeviceRequest, facts.NodeDemand, str]:
         """All that its placement depends on, which makes it one of a kind.
 
         A policy may promise parts of cards to some PriorityClasses that others do not get.

@@ -1,7 +1,7 @@
 """The search for a placement: which node, and then which of its devices.
 
 All nodes are filtered and scored at once in numpy; then the allocator chooses devices on the
-best node. The scores of a question are remembered, and for the next pod with the same question
+best node. The scores of a signature are remembered, and for the next pod with the same signature
 only the nodes that changed since are scored again: that keeps a decision short however many
 nodes there are. Rows of the inventory are in no particular order. Scores are kept by position,
 which is a node's place in the order of names: of equal scores the first by name wins.
@@ -25,8 +25,8 @@ from berth_operator.scheduling import (
     node_info,
     node_scores,
     node_table,
-    questions,
     search_memory,
+    signatures,
 )
 from berth_operator.scheduling.constraints import registry
 from berth_operator.scheduling.constraints.query import Query
@@ -58,7 +58,7 @@ class Search:
 
     def __init__(self, inventory: Inventory) -> None:
         self.inventory = inventory
-        self._cached: collections.OrderedDict[questions.Question, search_memory.CachedScores] = (
+        self._cached: collections.OrderedDict[signatures.Signature, search_memory.CachedScores] = (
             collections.OrderedDict()
         )
         self._hard_to_search = search_memory.HardToSearch()
@@ -66,61 +66,61 @@ class Search:
 
     def place(
         self,
-        request: requests.Request,
-        demand: facts.Demand,
+        request: requests.DeviceRequest,
+        demand: facts.NodeDemand,
         *,
         policy: Policy,
         effort: Effort | None = None,
         excluded: Collection[str] = (),
-        question: questions.Question | None = None,
+        signature: signatures.Signature | None = None,
     ) -> decisions.Placement | None:
         """Return the best node and devices, on a node that is not `excluded`; None if no node fits.
 
         Preferred scopes of its devices are tried first (`scopes.preferred`), then the request as it is, then
         its variants on nodes where nvidia.com/gpu stands for replicas or MIG instances (`gpu_units`). Once
         `effort` is used up, the nodes that were not searched are left to the next call: those that refused
-        are not searched again until they change. `question` is made of request and demand; a caller that has
+        are not searched again until they change. `signature` is made of request and demand; a caller that has
         it passes it on.
         """
         effort = Effort() if effort is None else effort
-        question = question or questions.of(request, demand)
+        signature = signature or signatures.of(request, demand)
         preferred = tuple(scopes.preferred(request.grouping))
         # A preferred scope is not tried on nodes where nvidia.com/gpu stands for replicas or MIG instances.
-        excluded_for_preferred = [*excluded, *self._nodes_counting_otherwise(question)] if preferred else ()
+        excluded_for_preferred = [*excluded, *self._nodes_counting_otherwise(signature)] if preferred else ()
         for grouping in preferred:
             stricter = dataclasses.replace(request, grouping=grouping)
-            asked = questions.of(stricter, demand)
+            asked = signatures.of(stricter, demand)
             if (found := self._place(stricter, asked, policy, effort, excluded_for_preferred)) is not None:
                 return found
-        if (found := self._place(request, question, policy, effort, excluded)) is not None:
+        if (found := self._place(request, signature, policy, effort, excluded)) is not None:
             return found
-        variants = gpu_units.variants(self.inventory.table, question)
+        variants = gpu_units.variants(self.inventory.table, signature)
         found_elsewhere = (self._place(one.request, one, policy, effort, excluded) for one in variants)
         return next(filter(None, found_elsewhere), None)
 
-    def _nodes_counting_otherwise(self, question: questions.Question) -> Iterator[str]:
+    def _nodes_counting_otherwise(self, signature: signatures.Signature) -> Iterator[str]:
         """Yield the nodes on which nvidia.com/gpu stands for replicas or MIG instances."""
         inventory = self.inventory
-        asked = gpu_units.nodes_asked(inventory.table, inventory.all_rows, question)
+        asked = gpu_units.nodes_asked(inventory.table, inventory.all_rows, signature)
         for row in np.flatnonzero(~asked).tolist() if asked is not None else ():
             if (info := inventory.infos[row]) is not None:
                 yield info.name
 
-    def might_fit(self, question: questions.Question, policy: Policy, names: Collection[str]) -> bool:
+    def might_fit(self, signature: signatures.Signature, policy: Policy, names: Collection[str]) -> bool:
         """Whether one of these nodes may fit, as far as is known without searching it."""
         positions = np.setdiff1d(
-            self._positions(names), self._positions_refused_by_inter_pod_filters(question)
+            self._positions(names), self._positions_refused_by_inter_pod_filters(signature)
         )
-        for one in self._all_questions(question):
+        for one in self._all_signatures(signature):
             cached = self._scores(one, policy)
             again = self.inventory.name_positions()[cached.rows_to_search_again()]
             if (cached.score[positions] != search_memory.IMPOSSIBLE).any() or np.isin(again, positions).any():
                 return True
         return False
 
-    def _all_questions(self, question: questions.Question) -> tuple[questions.Question, ...]:
-        """Return the question, and its variants where nvidia.com/gpu means replicas or MIG instances."""
-        return question, *gpu_units.variants(self.inventory.table, question)
+    def _all_signatures(self, signature: signatures.Signature) -> tuple[signatures.Signature, ...]:
+        """Return the signature, and its variants where nvidia.com/gpu means replicas or MIG instances."""
+        return signature, *gpu_units.variants(self.inventory.table, signature)
 
     def _positions(self, names: Collection[str]) -> node_table.Numbers:
         """Return the positions in the order of names of these nodes, if they exist."""
@@ -129,53 +129,53 @@ class Search:
         positions: node_table.Numbers = self.inventory.name_positions()[rows]
         return positions
 
-    def _positions_refused_by_inter_pod_filters(self, question: questions.Question) -> node_table.Numbers:
+    def _positions_refused_by_inter_pod_filters(self, signature: signatures.Signature) -> node_table.Numbers:
         """Return the positions of the nodes that refuse because of other pods, there or elsewhere."""
-        if question.demand.other_pods is None:
+        if signature.demand.other_pods is None:
             return NO_POSITIONS
         inventory = self.inventory
-        mask = registry.passes_inter_pod_filters(Query(inventory, inventory.all_rows, question))
+        mask = registry.passes_inter_pod_filters(Query(inventory, inventory.all_rows, signature))
         return NO_POSITIONS if mask is None else inventory.name_positions()[~mask]
 
     def _place(
         self,
-        request: requests.Request,
-        question: questions.Question,
+        request: requests.DeviceRequest,
+        signature: signatures.Signature,
         policy: Policy,
         effort: Effort,
         excluded: Collection[str],
     ) -> decisions.Placement | None:
-        cached = self._scores(question, policy)
+        cached = self._scores(signature, policy)
         rows_to_retry = set(cached.rows_to_search_again()) if cached.undecided_by_row else set[int]()
         # Nodes whose search ran out of effort the last time are searched only if no other node fits.
-        hard = self._hard_to_search.of(question)
-        other_pods = question.demand.other_pods
+        hard = self._hard_to_search.of(signature)
+        other_pods = signature.demand.other_pods
         excluded_positions = (
-            self._excluded_positions(question, excluded)
+            self._excluded_positions(signature, excluded)
             if excluded or other_pods is not None
             else NO_POSITIONS
         )
         scores_of_excluded = cached.exclude(excluded_positions) if excluded_positions.size else None
         scores_of_hard = cached.exclude(self._positions(hard)) if hard else None
-        found, failed_searches = self._search_nodes(request, question, cached, effort)
+        found, failed_searches = self._search_nodes(request, signature, cached, effort)
         if scores_of_hard is not None:
             cached.restore(scores_of_hard)
             if found is None and not effort.cut_short:
                 found, failed_searches = self._search_nodes(
-                    request, question, cached, effort, failed_searches=failed_searches
+                    request, signature, cached, effort, failed_searches=failed_searches
                 )
         if found is None and rows_to_retry and not effort.cut_short:
             self._reopen(cached, rows_to_retry - self._rows_at(excluded_positions))
-            found, _ = self._search_nodes(request, question, cached, effort, failed_searches=failed_searches)
+            found, _ = self._search_nodes(request, signature, cached, effort, failed_searches=failed_searches)
         if scores_of_excluded is not None:
             cached.restore(scores_of_excluded)
         return found
 
     def _excluded_positions(
-        self, question: questions.Question, excluded: Collection[str]
+        self, signature: signatures.Signature, excluded: Collection[str]
     ) -> node_table.Numbers:
         """Return the positions of the nodes that are not tried now, whatever their scores are."""
-        refused = self._positions_refused_by_inter_pod_filters(question)
+        refused = self._positions_refused_by_inter_pod_filters(signature)
         return np.union1d(self._positions(excluded), refused) if excluded else refused
 
     def _rows_at(self, positions: node_table.Numbers) -> set[int]:
@@ -183,38 +183,38 @@ class Search:
 
     def _search_nodes(
         self,
-        request: requests.Request,
-        question: questions.Question,
+        request: requests.DeviceRequest,
+        signature: signatures.Signature,
         cached: search_memory.CachedScores,
         effort: Effort,
         *,
         failed_searches: int = 0,
     ) -> tuple[decisions.Placement | None, int]:
         """Return a placement on the best node that fits, and how many nodes were searched in vain."""
-        best_position = choice.chooser(self.inventory, question, cached)
-        while len(cached.score) and (question.need.filters_suffice or not effort.cut_short):
+        best_position = choice.chooser(self.inventory, signature, cached)
+        filters_suffice = signature.need.filters_suffice
+        while len(cached.score) and (filters_suffice or not effort.cut_short):
             best = int(best_position())
             if cached.score[best] == search_memory.IMPOSSIBLE:
                 break
             info = self.inventory.at_position(best)
             view = self._view(info, cached)
             # Nodes of one class, which are alike in devices, wiring and use, give the same answer.
-            equivalence_class = None if question.need.filters_suffice else equivalence.class_of(view, request)
+            equivalence_class = None if filters_suffice else equivalence.class_of(view, request)
             reason = cached.reasons_by_class.get(equivalence_class) if equivalence_class is not None else None
             if reason is None:
                 first_slot = int(cached.slot[best]) if cached.has_slots else None
                 found = _allocate(view, request, first_slot, effort)
                 if not isinstance(found, allocator.Shortfall):
-                    self._hard_to_search.note(question, info.name, hard=False)
+                    self._hard_to_search.note(signature, info.name, hard=False)
                     placement = decisions.Placement(info.name, found, isolation=view.device.isolation)
                     return placement, failed_searches
                 failed_searches += 1
-                if _inconclusive(question, effort, failed_searches):
+                if _inconclusive(signature, effort, failed_searches):
                     break
                 reason = found.reason, found.detail
-                self._hard_to_search.note(
-                    question, info.name, hard=found.reason is decisions.Reason.UNDECIDED
-                )
+                undecided = found.reason is decisions.Reason.UNDECIDED
+                self._hard_to_search.note(signature, info.name, hard=undecided)
                 cached.remember(equivalence_class, reason)
             # The node is excluded until it changes. If its search ended undecided, perhaps because the
             # process was paused, it is searched again when no other node fits, a few times (`_reopen`).
@@ -229,7 +229,7 @@ class Search:
     def _view(self, info: node_info.NodeInfo, cached: search_memory.CachedScores) -> device_view.View:
         """Return the devices of a node, and how loaded they are where that counts."""
         view = info.view()
-        if cached.load_version is None or not node_scores.weighs_load(cached.question, cached.policy):
+        if cached.load_version is None or not node_scores.weighs_load(cached.signature, cached.policy):
             return view
         weights = cached.policy.weights
         loads = points.loads_by_uuid(self.inventory.table, info.row, view.device.cards, weights)
@@ -242,34 +242,34 @@ class Search:
             self._score_rows(cached, _rows(rows))
             self._update_bytes(cached)
 
-    def refusals(self, question: questions.Question, policy: Policy) -> dict[int, NodeReason]:
+    def refusals(self, signature: signatures.Signature, policy: Policy) -> dict[int, NodeReason]:
         """Return why nodes that passed the filters refused when they were searched, by row."""
         found: dict[int, NodeReason] = {}
-        for one in self._all_questions(question):
+        for one in self._all_signatures(signature):
             cached = self._cached.get(_without_other_pods(one))
             if cached is not None and cached.made_under(policy, self.inventory.demand_model()):
                 found |= cached.reasons_by_row
         return found
 
-    def current_refusals(self, question: questions.Question, policy: Policy) -> dict[int, NodeReason]:
+    def current_refusals(self, signature: signatures.Signature, policy: Policy) -> dict[int, NodeReason]:
         """Return `refusals` without those of nodes that have changed since."""
-        for one in self._all_questions(question):
+        for one in self._all_signatures(signature):
             self._scores(one, policy)  # Forgets the reasons of nodes that have changed.
-        return self.refusals(question, policy)
+        return self.refusals(signature, policy)
 
     # ------------------------------------------------------------ remembering
 
-    def _scores(self, question: questions.Question, policy: Policy) -> search_memory.CachedScores:
+    def _scores(self, signature: signatures.Signature, policy: Policy) -> search_memory.CachedScores:
         inventory, model = self.inventory, self.inventory.demand_model()
-        question = _without_other_pods(question)
-        cached = self._cached.get(question)
+        signature = _without_other_pods(signature)
+        cached = self._cached.get(signature)
         changed = None
         if cached is not None:
-            question = cached.question  # The stored key: found by identity, without comparing fields.
+            signature = cached.signature  # The stored key: found by identity, without comparing fields.
             changed = self._changed_since(cached) if self._still_hold(cached, policy, model) else None
         if cached is None or changed is None or len(changed) > inventory.size // 2:
-            self._forget(question)
-            cached = self._cached[question] = self._scores_of_all_nodes(question, policy, model)
+            self._forget(signature)
+            cached = self._cached[signature] = self._scores_of_all_nodes(signature, policy, model)
             self._update_bytes(cached)
             while len(self._cached) > 1 and self._crowded:
                 self._forget(next(iter(self._cached)))
@@ -277,7 +277,7 @@ class Search:
             for row in changed if cached.undecided_by_row else ():
                 del cached.undecided_by_row[row]
             self._score_rows(cached, _rows(set(changed)))
-        self._cached.move_to_end(question)
+        self._cached.move_to_end(signature)
         return cached
 
     def _still_hold(
@@ -288,7 +288,7 @@ class Search:
         if cached.score_epoch != self.inventory.score_epoch or not cached.made_under(policy, model):
             return False
         if cached.preference_version != (version := self.inventory.preference_index.version):
-            preferred = preferences.shared_by_question(self.inventory, cached.question, policy.preferences)
+            preferred = preferences.shared_by_signature(self.inventory, cached.signature, policy.preferences)
             if cached.preferences != preferred:
                 return False
             cached.preference_version = version
@@ -297,7 +297,7 @@ class Search:
     def _changed_since(self, cached: search_memory.CachedScores) -> list[int] | None:
         """Return the rows to score again; None if that is too long ago to know, or volumes have changed."""
         table = self.inventory.table
-        if cached.question.demand.claims and cached.volume_version != self.inventory.volumes.version:
+        if cached.signature.demand.claims and cached.volume_version != self.inventory.volumes.version:
             return None
         changed = table.log.since(cached.version)
         if cached.load_version is None or changed is None:
@@ -309,23 +309,23 @@ class Search:
     def _crowded(self) -> bool:
         return len(self._cached) > MOST_REMEMBERED or self._bytes > REMEMBERED_BYTES
 
-    def _forget(self, question: questions.Question) -> None:
-        if (cached := self._cached.pop(question, None)) is not None:
+    def _forget(self, signature: signatures.Signature) -> None:
+        if (cached := self._cached.pop(signature, None)) is not None:
             self._bytes -= cached.counted_bytes
 
     def _update_bytes(self, cached: search_memory.CachedScores) -> None:
-        """Count what is remembered of a question as it is now."""
+        """Count what is remembered of a signature as it is now."""
         self._bytes += cached.bytes - cached.counted_bytes
         cached.counted_bytes = cached.bytes
 
     def _scores_of_all_nodes(
-        self, question: questions.Question, policy: Policy, model: demand_model.DemandModel
+        self, signature: signatures.Signature, policy: Policy, model: demand_model.DemandModel
     ) -> search_memory.CachedScores:
         inventory, size = self.inventory, self.inventory.size
         cached = search_memory.CachedScores(
-            question,
+            signature,
             policy,
-            node_scores.scorer_of(question, policy),
+            node_scores.scorer_of(signature, policy),
             model,
             np.empty(size),
             slot=np.zeros(size, dtype=np.int64),
@@ -333,10 +333,10 @@ class Search:
             score_epoch=inventory.score_epoch,
             preference_version=inventory.preference_index.version,
         )
-        if preferred := preferences.shared_by_question(inventory, question, policy.preferences):
+        if preferred := preferences.shared_by_signature(inventory, signature, policy.preferences):
             cached.preferences, cached.feasible = preferred, np.zeros(size, dtype=np.bool_)
             cached.raw = {name: np.zeros(size) for name in preferences.per_node(preferred)}
-        if questions.needs_free_memory(question) or node_scores.weighs_load(question, policy):
+        if signatures.needs_free_memory(signature) or node_scores.weighs_load(signature, policy):
             cached.load_version = 0  # They depend on the measured load.
         if size:
             self._score_rows(cached, slice(0, size))
@@ -350,7 +350,7 @@ class Search:
         if cached.feasible is not None:
             cached.feasible[positions] = feasible
         for name, figures in cached.raw.items():
-            figures[positions] = preferences.BY_NAME[name].raw(Query(inventory, rows, cached.question))
+            figures[positions] = preferences.BY_NAME[name].raw(Query(inventory, rows, cached.signature))
         if cached.reasons_by_row:
             for row in np.arange(inventory.size)[rows].tolist():
                 cached.reasons_by_row.pop(row, None)
@@ -364,11 +364,11 @@ class Search:
             cached.load_version = inventory.table.load_log.version
 
 
-def _without_other_pods(question: questions.Question) -> questions.Question:
-    """Return the question without what is asked of other pods, of which nothing is remembered."""
-    if question.demand.other_pods is None:
-        return question
-    return dataclasses.replace(question, demand=dataclasses.replace(question.demand, other_pods=None))
+def _without_other_pods(signature: signatures.Signature) -> signatures.Signature:
+    """Return the signature without what is asked of other pods, of which nothing is remembered."""
+    if signature.demand.other_pods is None:
+        return signature
+    return dataclasses.replace(signature, demand=dataclasses.replace(signature.demand, other_pods=None))
 
 
 def _rows(changed: set[int]) -> node_table.Rows:
@@ -379,7 +379,7 @@ def _rows(changed: set[int]) -> node_table.Rows:
     return np.array(sorted(changed), dtype=np.int64)
 
 
-def _inconclusive(question: questions.Question, effort: Effort, failed_searches: int) -> bool:
+def _inconclusive(signature: signatures.Signature, effort: Effort, failed_searches: int) -> bool:
     """Whether the pod's effort ended during the last search, so that it proves nothing about its node.
 
     The next round searches such a node again. Two others are UNDECIDED: searched again a few times, and only
@@ -387,11 +387,11 @@ def _inconclusive(question: questions.Question, effort: Effort, failed_searches:
     one searched, if it took all the time: otherwise each round would begin with it, and search no other.
     """
     took_all_time = failed_searches == 1 and effort.out_of_time
-    return effort.cut_short and not question.need.filters_suffice and not took_all_time
+    return effort.cut_short and not signature.need.filters_suffice and not took_all_time
 
 
 def _allocate(
-    view: device_view.View, request: requests.Request, first_slot: int | None, effort: Effort
+    view: device_view.View, request: requests.DeviceRequest, first_slot: int | None, effort: Effort
 ) -> tuple[decisions.Grant, ...] | allocator.Shortfall:
     """Return devices of a node or what is short; a simple request needs no effort."""
     if request.need.filters_suffice:

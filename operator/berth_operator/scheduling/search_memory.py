@@ -1,4 +1,4 @@
-"""What a search remembers of a question: scores, why nodes refused, and which nodes took too long.
+"""What a search remembers of a signature: scores, why nodes refused, and which nodes took too long.
 
 How much memory that takes is counted roughly, so that the search can forget the oldest.
 """
@@ -10,18 +10,18 @@ from typing import Final
 
 import numpy as np
 
-from berth_operator.scheduling import node_scores, node_table, questions
+from berth_operator.scheduling import node_scores, node_table, signatures
 from berth_operator.scheduling.decisions import NodeReason, Reason
 from berth_operator.scheduling.demand_model import DemandModel
 from berth_operator.scheduling.policy import Policy
 
-BYTES_A_TERM: Final = 128  # A label, a model, a uuid, a toleration that a question names.
+BYTES_A_TERM: Final = 128  # A label, a model, a uuid, a toleration that a signature names.
 BYTES_A_NODE: Final = 16  # A score and a slot.
 BYTES_A_FIGURE: Final = 8  # Of a node, for a preference.
 BYTES_A_REASON: Final = 160
 BYTES_A_CLASS: Final = 4096  # The equivalence class itself, and the reason.
 MOST_CLASSES: Final = 32
-# How many questions with slow nodes are remembered, and how many nodes of each.
+# How many signatures with slow nodes are remembered, and how many nodes of each.
 MOST_QUESTIONS: Final = 256
 MOST_HARD: Final = 64
 MOST_RETRIES: Final = 3  # Of a node whose search ends undecided, until it changes.
@@ -34,12 +34,12 @@ ExcludedScores = tuple[node_table.Numbers, node_table.Scores]  # Positions of no
 
 @dataclasses.dataclass(slots=True)
 class CachedScores:
-    """The scores of all nodes for one question, by position, as of a version of the node table.
+    """The scores of all nodes for one signature, by position, as of a version of the node table.
 
     They are void under another policy or demand model. What single nodes answered is kept by row.
     """
 
-    question: questions.Question
+    signature: signatures.Signature
     policy: Policy
     scorer: node_scores.Scorer
     model: DemandModel
@@ -98,10 +98,10 @@ class CachedScores:
 
     @property
     def bytes(self) -> int:
-        """Roughly how much memory the scores and their question take."""
+        """Roughly how much memory the scores and their signature take."""
         reasons = BYTES_A_REASON * len(self.reasons_by_row) + BYTES_A_CLASS * len(self.reasons_by_class)
         a_node = BYTES_A_NODE + BYTES_A_FIGURE * len(self.raw)
-        return BYTES_A_TERM * self.question.size + a_node * len(self.score) + reasons
+        return BYTES_A_TERM * self.signature.size + a_node * len(self.score) + reasons
 
 
 class HardToSearch:
@@ -112,16 +112,18 @@ class HardToSearch:
     """
 
     def __init__(self) -> None:
-        self._names: collections.OrderedDict[questions.Question, dict[str, None]] = collections.OrderedDict()
+        self._names: collections.OrderedDict[signatures.Signature, dict[str, None]] = (
+            collections.OrderedDict()
+        )
 
-    def note(self, question: questions.Question, name: str, *, hard: bool) -> None:
+    def note(self, signature: signatures.Signature, name: str, *, hard: bool) -> None:
         """Record whether a node gave no result in time."""
         if not hard:
             if self._names:
-                self._names.get(question, {}).pop(name, None)
+                self._names.get(signature, {}).pop(name, None)
             return
-        names = self._names.setdefault(question, {})
-        self._names.move_to_end(question)
+        names = self._names.setdefault(signature, {})
+        self._names.move_to_end(signature)
         names.pop(name, None)
         names[name] = None
         if len(names) > MOST_HARD:
@@ -129,6 +131,6 @@ class HardToSearch:
         if len(self._names) > MOST_QUESTIONS:
             self._names.popitem(last=False)
 
-    def of(self, question: questions.Question) -> Collection[str]:
+    def of(self, signature: signatures.Signature) -> Collection[str]:
         """Return the nodes that are searched last."""
-        return self._names.get(question, {}).keys() if self._names else ()
+        return self._names.get(signature, {}).keys() if self._names else ()

@@ -41,7 +41,7 @@ class Sample:
         return sum(size * count for size, count in self.sizes)
 
 
-def sample(request: requests.Request, demand: facts.Demand) -> Sample | None:
+def sample(request: requests.DeviceRequest, demand: facts.NodeDemand) -> Sample | None:
     """See what a pod teaches; a pod without cards teaches nothing of them."""
     if not (sizes := tuple(_sizes(request.need))):
         return None

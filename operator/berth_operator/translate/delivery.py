@@ -46,7 +46,7 @@ def isolation(conditions: Iterable[wire.Condition]) -> str:
     return ISOLATIONS.get(found.reason, NOT_ENFORCED) if found else ""
 
 
-def of_pod(spec: raw.PodSpec, request: requests.Request) -> DeliveryMethod:
+def of_pod(spec: raw.PodSpec, request: requests.DeviceRequest) -> DeliveryMethod:
     """Return the methods that serve a pod; all of them where it asks for no card.
 
     Devices that a package opens reach a container by the runtime alone, whatever it is given besides.
@@ -64,12 +64,12 @@ def of_pod(spec: raw.PodSpec, request: requests.Request) -> DeliveryMethod:
     return found
 
 
-def is_counted(spec: raw.PodSpec, request: requests.Request) -> bool:
+def is_counted(spec: raw.PodSpec, request: requests.DeviceRequest) -> bool:
     """Whether a container asks for a resource that the agent's device plugin serves."""
     return any(map(_asks_plugin, _asking(spec, request)))
 
 
-def _asking(spec: raw.PodSpec, request: requests.Request) -> list[raw.Container]:
+def _asking(spec: raw.PodSpec, request: requests.DeviceRequest) -> list[raw.Container]:
     """Return the containers that ask for cards."""
     asking = {one.name for one in request.containers if not all(map(_is_other, one.asks))}
     return [one for one, _ in resources.each_container(spec) if one.name in asking]

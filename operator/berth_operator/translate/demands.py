@@ -24,10 +24,10 @@ OS_LABEL: Final = "kubernetes.io/os"  # Each kubelet writes it on its node.
 EVERY_ADDRESS: Final = frozenset({None, "", "0.0.0.0"})
 
 
-def demand(spec: raw.PodSpec) -> facts.Demand:
+def demand(spec: raw.PodSpec) -> facts.NodeDemand:
     """Return a pod's whole demand."""
     total = amounts(spec)
-    return facts.Demand(
+    return facts.NodeDemand(
         amounts=tuple((name, amount) for name, amount in total if not _of_devices(name)),
         device_resources=tuple((name, amount) for name, amount in total if _of_devices(name)),
         node_selection=node_selection(spec),

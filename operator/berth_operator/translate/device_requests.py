@@ -1,4 +1,4 @@
-"""What a pod asks of the devices: resource names, annotations and labels become a Request.
+"""What a pod asks of the devices: resource names, annotations and labels become a DeviceRequest.
 
 1. `resources` gathers how much each container requests, under any project's names.
 2. `device_annotations` reads which devices are selected and how, under any project's names.
@@ -35,7 +35,7 @@ from berth_operator.translate import (
 from berth_operator.translate.refusals import RefusalError
 
 
-def request(pod: raw.Pod) -> tuple[requests.Request, tuple[Refusal, ...]]:
+def request(pod: raw.Pod) -> tuple[requests.DeviceRequest, tuple[Refusal, ...]]:
     """Return the request of a whole pod, and all that is wrong with it."""
     if (too_many := pod_limits.too_many(pod.spec)) is not None:
         return requests.NO_DEVICES, (too_many,)
@@ -47,7 +47,7 @@ def request(pod: raw.Pod) -> tuple[requests.Request, tuple[Refusal, ...]]:
     faults += pod_limits.first_faults(_label_faults(pod))
     faults += unserved_keys.of_gangs(pod)
     faults += unserved_keys.of_requirements(pod)
-    whole = requests.Request(
+    whole = requests.DeviceRequest(
         tuple(containers), _conditions(selection, containers), _applicable(selection, containers)
     )
     # A container that could not be read may be the one that the selection was meant for.
@@ -89,7 +89,7 @@ def _annotation_fault(key: str, asking: frozenset[str]) -> str:
     return unknown_keys.annotation_fault(key) if key.startswith(unknown_keys.PREFIX) and not known else ""
 
 
-def amounts_request(pod: raw.Pod) -> requests.Request | None:
+def amounts_request(pod: raw.Pod) -> requests.DeviceRequest | None:
     """Return only how much is requested; None if it is invalid.
 
     A bound pod holds that, whatever devices it selected.
@@ -98,10 +98,10 @@ def amounts_request(pod: raw.Pod) -> requests.Request | None:
     containers, wrong = _containers(pod, selection)
     if wrong:
         return None
-    return requests.Request(tuple(containers)) if containers else requests.NO_DEVICES
+    return requests.DeviceRequest(tuple(containers)) if containers else requests.NO_DEVICES
 
 
-def resources_request(pod: raw.Pod, whole: requests.Request | None) -> requests.Request | None:
+def resources_request(pod: raw.Pod, whole: requests.DeviceRequest | None) -> requests.DeviceRequest | None:
     """Return the request by the resources of the containers, which nobody can edit; None if it is invalid.
 
     `whole` is the request with annotations and labels, which anybody may have edited.
@@ -296,7 +296,7 @@ def _one_device(kind: str) -> str:
 
 
 def _contradictions(
-    selection: device_annotations.DeviceSelection, whole: requests.Request
+    selection: device_annotations.DeviceSelection, whole: requests.DeviceRequest
 ) -> Iterator[Refusal]:
     """Yield a fault for conditions that no cluster could meet."""
     entries, conditions = selection.entries, selection.conditions
@@ -325,7 +325,7 @@ def _contradictions(
 
 
 def _misplaced_partition(
-    selection: device_annotations.DeviceSelection, whole: requests.Request
+    selection: device_annotations.DeviceSelection, whole: requests.DeviceRequest
 ) -> Iterator[Refusal]:
     """Yield a fault for a partition of parts of cards, and for several cards within one."""
     entries, need = selection.entries, whole.need
@@ -342,13 +342,15 @@ def _misplaced_partition(
         )
 
 
-def _normalized(whole: requests.Request) -> requests.Request:
+def _normalized(whole: requests.DeviceRequest) -> requests.DeviceRequest:
     """Return the request; without devices only its strategy counts, which says where the pod should run."""
     if whole.containers:
         return whole
     strategy = whole.grouping.strategy
     return (
-        requests.Request(grouping=requests.Grouping(strategy=strategy)) if strategy else requests.NO_DEVICES
+        requests.DeviceRequest(grouping=requests.Grouping(strategy=strategy))
+        if strategy
+        else requests.NO_DEVICES
     )
 
 

@@ -77,7 +77,7 @@ class ExpectedDevices:
     which it may have any for its resources.
     """
 
-    request: requests.Request | None
+    request: requests.DeviceRequest | None
     min_cards: int
     other_types: frozenset[str]
     asks_for_devices: bool
@@ -114,7 +114,7 @@ def any_devices(spec: raw.PodSpec) -> ExpectedDevices:
     )
 
 
-def expected_devices(pod: raw.Pod, whole: requests.Request | None) -> ExpectedDevices:
+def expected_devices(pod: raw.Pod, whole: requests.DeviceRequest | None) -> ExpectedDevices:
     """Return what a bound pod may hold; `whole` is its request with annotations, None if that is invalid."""
     request, serving = device_requests.resources_request(pod, whole), possible_devices.serving(pod.spec)
     ours = pod.spec.scheduler_name == names.SCHEDULER_NAME

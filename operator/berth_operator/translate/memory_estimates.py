@@ -14,7 +14,7 @@ ITEM: Final = 80  # Bytes of an object and of its place in a set, apart from its
 
 
 def of_request(
-    request: requests.Request, demand: facts.Demand, small: tuple[queued_pods.SmallAmount, ...] = ()
+    request: requests.DeviceRequest, demand: facts.NodeDemand, small: tuple[queued_pods.SmallAmount, ...] = ()
 ) -> int:
     """Return the bytes of what a pod requests of devices and of its node."""
     written = itertools.chain.from_iterable((one.text, one.guess) for one in small)
@@ -83,7 +83,7 @@ def of_bound_request(
     return ITEM * (len(words) + len(ports)) + sum(map(sys.getsizeof, words))
 
 
-def _of_devices(request: requests.Request) -> Iterator[str]:
+def _of_devices(request: requests.DeviceRequest) -> Iterator[str]:
     conditions, grouping = request.conditions, request.grouping
     yield from (one.name for one in request.containers)
     yield from (conditions.pattern, conditions.avoid_pattern)
@@ -95,11 +95,11 @@ def _of_devices(request: requests.Request) -> Iterator[str]:
             yield from (one.key, *one.values)
 
 
-def _of_node(demand: facts.Demand) -> Iterator[str]:
+def _of_node(demand: facts.NodeDemand) -> Iterator[str]:
     return (name for name, _ in (*demand.amounts, *demand.device_resources))
 
 
-def _selectors(demand: facts.Demand) -> Sequence[facts.PodSelector]:
+def _selectors(demand: facts.NodeDemand) -> Sequence[facts.PodSelector]:
     others = (one for one in (demand.other_pods, demand.preferred_pods) if one is not None)
     return [selector for one in others for selector in one.selectors]
 

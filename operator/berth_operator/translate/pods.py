@@ -126,9 +126,9 @@ def classify(pod: raw.Pod) -> ClassifiedPod:
 class PodRequest:
     """What a waiting pod requests, apart from its identity."""
 
-    request: requests.Request
+    request: requests.DeviceRequest
     faults: tuple[decisions.Refusal, ...]
-    demand: facts.Demand
+    demand: facts.NodeDemand
     small: tuple[queued_pods.SmallAmount, ...] = ()
     without_devices: tuple[str, ...] = ()
     byte_size: int = 0
@@ -152,7 +152,7 @@ def read_request(pod: raw.Pod) -> PodRequest:
     return PodRequest(request, faults, demand, small, without, weight)
 
 
-def _without_devices(spec: raw.PodSpec, request: requests.Request) -> tuple[str, ...]:
+def _without_devices(spec: raw.PodSpec, request: requests.DeviceRequest) -> tuple[str, ...]:
     """Return the containers that ask for no device, as far as there is room for their annotations."""
     asking = {container.name for container in request.containers}
     others = (one.name for one, _ in resources.each_container(spec) if one.name not in asking)
@@ -195,7 +195,9 @@ def _candidate(pod: raw.Pod, pod_request: PodRequest) -> queued_pods.Candidate:
     )
 
 
-def _with_volumes(demand: facts.Demand, pod: raw.Pod) -> tuple[facts.Demand, tuple[decisions.Refusal, ...]]:
+def _with_volumes(
+    demand: facts.NodeDemand, pod: raw.Pod
+) -> tuple[facts.NodeDemand, tuple[decisions.Refusal, ...]]:
     """Return the demand with the volumes of the pod, and faults if there are too many."""
     images, claimed = node_images.of_volumes(pod.spec.volumes or ()), claims.of_pod(pod)
     named = disks.of_pod(pod)
@@ -234,7 +236,7 @@ def read_bound_request(pod: raw.Pod) -> BoundRequest:
     if pod_limits.many_devices(pod.spec):
         return BoundRequest(held_devices.any_devices(pod.spec), amounts, None, ports, far, weighted)
     whole = device_requests.amounts_request(pod)
-    teaches = workload.sample(whole, facts.Demand(amounts)) if whole else None
+    teaches = workload.sample(whole, facts.NodeDemand(amounts)) if whole else None
     return BoundRequest(held_devices.expected_devices(pod, whole), amounts, teaches, ports, far, weighted)
 
 

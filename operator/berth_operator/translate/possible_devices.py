@@ -53,7 +53,7 @@ def max_cards_by_resource(serving: Iterable[Serving]) -> Mapping[str, int]:
 
 
 def asked_types(
-    serving: Iterable[Serving], request: requests.Request | None, *, ours: bool
+    serving: Iterable[Serving], request: requests.DeviceRequest | None, *, ours: bool
 ) -> Iterator[foreign_allocations.AskedType]:
     """Yield the types of devices other than cards that a pod may have for its resources.
 
@@ -82,7 +82,7 @@ def by_type(resource_names: Iterable[str]) -> list[tuple[str, frozenset[str]]]:
     return sorted((kind, frozenset(those)) for kind, those in found.items())
 
 
-def _most_of_others(request: requests.Request) -> Mapping[str, int]:
+def _most_of_others(request: requests.DeviceRequest) -> Mapping[str, int]:
     """Return how much of each type of device other than cards is asked for, in percent, at any one time."""
     most = collections.Counter[str]()
     for phase in container_peaks.phases(request.containers):
@@ -137,7 +137,7 @@ def _pieces(name: str, amount: raw.Quantity) -> int:
     return count if name.startswith(COUNTED_RESOURCES) else min(count, 1)
 
 
-def fewest_cards(request: requests.Request) -> int:
+def fewest_cards(request: requests.DeviceRequest) -> int:
     """Return how many cards an allocation of the pod names at least: shares may lie on the same card.
 
     That is the largest count over the sets of containers that run at one time.

@@ -21,7 +21,7 @@ STEP: Final = 1024  # From one unit to the next, where the unit is not written.
 UNITS: Final = (("Ki", "Mi", "Gi"), ("k", "M", "G"))  # Those of a family, the smallest first.
 
 
-def find(pod: raw.Pod, request: requests.Request) -> tuple[queued_pods.SmallAmount, ...]:
+def find(pod: raw.Pod, request: requests.DeviceRequest) -> tuple[queued_pods.SmallAmount, ...]:
     """Return the amounts of a pod that a policy could find too small; only the first of very many."""
     found = itertools.chain(_of_containers(pod, request), _of_conditions(pod, request))
     return tuple(itertools.islice(found, pod_limits.MAX_FAULTS))
@@ -31,7 +31,7 @@ def _is_small(memory: int) -> bool:
     return 0 < memory < policy.MOST_MIN_MEMORY
 
 
-def _of_containers(pod: raw.Pod, request: requests.Request) -> Iterator[queued_pods.SmallAmount]:
+def _of_containers(pod: raw.Pod, request: requests.DeviceRequest) -> Iterator[queued_pods.SmallAmount]:
     asks = {
         one.name: ask
         for one in request.containers
@@ -56,7 +56,7 @@ def _in_digits(text: str) -> str:
     return str(count) if count.denominator == 1 else text
 
 
-def _of_conditions(pod: raw.Pod, request: requests.Request) -> Iterator[queued_pods.SmallAmount]:
+def _of_conditions(pod: raw.Pod, request: requests.DeviceRequest) -> Iterator[queued_pods.SmallAmount]:
     """Yield the small conditions on the memory of each card and of all cards of a node."""
     conditions, together = request.conditions, request.grouping.memory_together
     yield from _of_condition(pod, conditions.memory_at_least, names.MEMORY_AT_LEAST)

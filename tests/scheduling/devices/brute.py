@@ -37,7 +37,7 @@ class Given(NamedTuple):
 Way = tuple[Given, ...]
 
 
-def ways(view: device_view.View, request: requests.Request) -> Iterator[Way]:
+def ways(view: device_view.View, request: requests.DeviceRequest) -> Iterator[Way]:
     """List all ways to serve a request that break no rule."""
     asks = [(owner, ask) for owner, container in enumerate(request.containers) for ask in container.asks]
     # What follows is chosen last, because how many are needed depends on what leads.
@@ -46,7 +46,7 @@ def ways(view: device_view.View, request: requests.Request) -> Iterator[Way]:
 
 
 def _extend(
-    view: device_view.View, request: requests.Request, asks: list[tuple[int, requests.Ask]], way: Way
+    view: device_view.View, request: requests.DeviceRequest, asks: list[tuple[int, requests.Ask]], way: Way
 ) -> Iterator[Way]:
     if len(way) == len(asks):
         yield way
@@ -57,7 +57,7 @@ def _extend(
 
 
 def options(
-    view: device_view.View, request: requests.Request, owner: int, ask: requests.Ask, way: Way
+    view: device_view.View, request: requests.DeviceRequest, owner: int, ask: requests.Ask, way: Way
 ) -> Iterator[tuple[Thing, ...]]:
     """List what one ask could get, each thing judged by itself."""
     cards = [card for card in view.device.cards if card.trouble is None and may(view, request, card)]
@@ -81,13 +81,11 @@ def options(
 
 
 def options_of_parts(
-    view: device_view.View, request: requests.Request, owner: int, ask: requests.OtherDevices, way: Way
+    view: device_view.View, request: requests.DeviceRequest, owner: int, ask: requests.OtherDevices, way: Way
 ) -> Iterator[tuple[Thing, ...]]:
     """List the sets of devices for an ask of another type, with every choice of functions."""
     suiting = [one for one in view.device.others if suits(request, ask, one) and one.trouble is None]
-    count = ask.count
-    if ask.every:
-        count = max(1, len(suiting))
+    count = max(1, len(suiting)) if ask.every else ask.count
     if follows(request, ask) and (roots := roots_to_follow(request, owner, way)):
         count = max(count, len(roots))
         suiting = [one for one in suiting if one.root is not None and one.root in roots]
@@ -95,7 +93,7 @@ def options_of_parts(
         yield from itertools.product(*(with_functions(request, ask, one) for one in chosen))
 
 
-def suits(request: requests.Request, ask: requests.OtherDevices, one: PhysicalDevice) -> bool:
+def suits(request: requests.DeviceRequest, ask: requests.OtherDevices, one: PhysicalDevice) -> bool:
     """Return whether a device is of the right kind."""
     functions = request.grouping.function_labels
     pins = {uuid for uuid in request.conditions.uuids if uuid.partition("-")[0] == ask.type}
@@ -111,7 +109,9 @@ def suits(request: requests.Request, ask: requests.OtherDevices, one: PhysicalDe
     )
 
 
-def with_functions(request: requests.Request, ask: requests.OtherDevices, one: PhysicalDevice) -> list[Thing]:
+def with_functions(
+    request: requests.DeviceRequest, ask: requests.OtherDevices, one: PhysicalDevice
+) -> list[Thing]:
     """List a device by itself, or with each of its functions where it comes with one."""
     wanted = request.grouping.function_labels
     if not one.functions or (ask.share == 100 and not requests.of_type(wanted, ask.type)):
@@ -124,7 +124,7 @@ def plain(card: PhysicalDevice) -> bool:
     return card.trouble is None and not card.mig and card.replicas <= 1
 
 
-def may(view: device_view.View, request: requests.Request, card: PhysicalDevice) -> bool:
+def may(view: device_view.View, request: requests.DeviceRequest, card: PhysicalDevice) -> bool:
     """Return whether the conditions allow a card."""
     asked, key = request.conditions, catalog.model_key(card.model)
     return (
@@ -145,7 +145,7 @@ def found(pattern: str, card: PhysicalDevice) -> bool:
     return re.search(pattern, catalog.normal_model(card.model), re.IGNORECASE) is not None
 
 
-def may_instance(request: requests.Request, card: PhysicalDevice, one: device_facts.Instance) -> bool:
+def may_instance(request: requests.DeviceRequest, card: PhysicalDevice, one: device_facts.Instance) -> bool:
     """Return whether the conditions allow an instance of a card that they allow."""
     asked = request.conditions
     return one.uuid not in asked.avoid_uuids and (
@@ -153,7 +153,7 @@ def may_instance(request: requests.Request, card: PhysicalDevice, one: device_fa
     )
 
 
-def amounts(request: requests.Request, way: Way) -> frozenset[tuple[str, str, str, int, int]]:
+def amounts(request: requests.DeviceRequest, way: Way) -> frozenset[tuple[str, str, str, int, int]]:
     """Return what each container gets of what, in percent and bytes."""
     sums = collections.defaultdict[tuple[str, str, str], list[tuple[int, int]]](list)
     for given in way:
@@ -188,7 +188,7 @@ def amount(ask: requests.Ask, thing: Thing) -> tuple[int, int]:
             return ask.share, card.memory * ask.share // 100
 
 
-def allowed(view: device_view.View, request: requests.Request, way: Way) -> bool:
+def allowed(view: device_view.View, request: requests.DeviceRequest, way: Way) -> bool:
     """Return whether a way breaks no rule."""
     return (
         view.open
@@ -200,7 +200,7 @@ def allowed(view: device_view.View, request: requests.Request, way: Way) -> bool
     )
 
 
-def phases(request: requests.Request) -> Iterator[set[int]]:
+def phases(request: requests.DeviceRequest) -> Iterator[set[int]]:
     """List which containers run at the same time."""
     everyone = range(len(request.containers))
     yield {at for at in everyone if request.containers[at].runs}
@@ -292,7 +292,7 @@ def leaves_withheld(view: device_view.View, way: Way) -> bool:
     return True
 
 
-def in_scope(view: device_view.View, request: requests.Request, way: Way) -> bool:
+def in_scope(view: device_view.View, request: requests.DeviceRequest, way: Way) -> bool:
     """Return whether the cards sit as close as they must."""
     grouping, topology = request.grouping, view.device.topology
     order = in_order(view)
@@ -314,7 +314,7 @@ def in_scope(view: device_view.View, request: requests.Request, way: Way) -> boo
     return joined and (not masks or whole in masks)
 
 
-def in_partition(view: device_view.View, request: requests.Request, way: Way, slots: set[int]) -> bool:
+def in_partition(view: device_view.View, request: requests.DeviceRequest, way: Way, slots: set[int]) -> bool:
     """Return whether the whole cards are a partition, where they must be one."""
     grouping, topology, count = request.grouping, view.device.topology, whole_count(request)
     if not count or (grouping.partition is None and not view.honors_partitions):
@@ -336,7 +336,7 @@ def linked(topology: node_topology.NodeTopology, a: int, b: int) -> bool:
     return ring or topology.worth[a][b] >= link_worths.NVLINK
 
 
-def whole_count(request: requests.Request) -> int:
+def whole_count(request: requests.DeviceRequest) -> int:
     """Return how many whole cards are needed at the same time at most."""
     counts = [
         [ask.count for ask in container.asks if isinstance(ask, requests.Gpus) and is_whole(ask)]
@@ -368,7 +368,7 @@ def type_of(ask: requests.Ask) -> str:
     return "gpu"
 
 
-def leader(request: requests.Request) -> str:
+def leader(request: requests.DeviceRequest) -> str:
     """Name the type that leads, if any does."""
     joint = request.grouping.joint
     asked = {type_of(ask) for container in request.containers for ask in container.asks}
@@ -376,20 +376,20 @@ def leader(request: requests.Request) -> str:
     return first if len(asked & set(joint)) > 1 and first in asked else ""
 
 
-def follows(request: requests.Request, ask: requests.Ask) -> bool:
+def follows(request: requests.DeviceRequest, ask: requests.Ask) -> bool:
     """Return whether an ask must sit beside what leads."""
     head, own = leader(request), type_of(ask)
     return bool(head) and own not in {head, "gpu"} and own in request.grouping.joint
 
 
-def roots_to_follow(request: requests.Request, owner: int, way: Way) -> set[str | None]:
+def roots_to_follow(request: requests.DeviceRequest, owner: int, way: Way) -> set[str | None]:
     """Name the roots of a container's leading devices, or of all of them where it has none."""
     led = [given for given in way if type_of(given.ask) == leader(request)]
     own = [given for given in led if given.owner == owner]
     return {thing.card.root for given in own or led for thing in given.things}
 
 
-def is_joint(request: requests.Request, way: Way) -> bool:
+def is_joint(request: requests.DeviceRequest, way: Way) -> bool:
     """Return whether what follows covers exactly the roots of what leads."""
     for given in way:
         roots = roots_to_follow(request, given.owner, way)

@@ -8,7 +8,9 @@ from berth_operator.scheduling.devices import device_view, requests
 from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 
 
-def is_alone(view: device_view.View, request: requests.Request, given: Collection[PhysicalDevice]) -> bool:
+def is_alone(
+    view: device_view.View, request: requests.DeviceRequest, given: Collection[PhysicalDevice]
+) -> bool:
     """Return whether nobody has anything of what the pod wants to itself."""
     for kind, scope in request.grouping.exclusive:
         own = [one for one in given if one.type == kind]

@@ -35,7 +35,7 @@ def replicas(*used: int, count: int = 4) -> device_view.View:
     return view(cards, held)
 
 
-CASES: Final[dict[str, tuple[device_view.View, requests.Request, Outcome]]] = {
+CASES: Final[dict[str, tuple[device_view.View, requests.DeviceRequest, Outcome]]] = {
     "an untouched card stays so while a started one has an instance": (
         view([mig(0, 0, 1), mig(1, 0, 1)], {"MIG-1-0": USED}),
         request(ONE),
@@ -117,7 +117,9 @@ CASES: Final[dict[str, tuple[device_view.View, requests.Request, Outcome]]] = {
 
 
 @pytest.mark.parametrize(("given", "asked", "expected"), CASES.values(), ids=CASES)
-def test_what_a_cut_card_gives(given: device_view.View, asked: requests.Request, expected: Outcome) -> None:
+def test_what_a_cut_card_gives(
+    given: device_view.View, asked: requests.DeviceRequest, expected: Outcome
+) -> None:
     """Instances and replicas of cards that are cut, and nothing else of them."""
     assert outcome(given, asked) == expected
 

@@ -30,7 +30,9 @@ def node(value: str) -> device_view.View:
         pytest.param(BY_FUNCTION, False, id="by labels of functions"),
     ],
 )
-def test_labels_tell_nodes_apart_only_for_who_selects(request_: requests.Request, *, alike: bool) -> None:
+def test_labels_tell_nodes_apart_only_for_who_selects(
+    request_: requests.DeviceRequest, *, alike: bool
+) -> None:
     """An answer for one node then holds for others that are labelled otherwise."""
     classes = [equivalence.class_of(node(value), request_) for value in ("b", "c")]
 

@@ -25,7 +25,7 @@ CONTAINERS = st.builds(
 PODS = st.lists(CONTAINERS, max_size=6).map(lambda containers: builders.request(*containers))
 
 
-def shares(request: requests.Request) -> list[list[requests.Gpus]]:
+def shares(request: requests.DeviceRequest) -> list[list[requests.Gpus]]:
     """List what is asked of plain cards, by what runs at one time."""
     return [
         [ask for one in phase for ask in one.asks if isinstance(ask, requests.Gpus)]
@@ -34,7 +34,7 @@ def shares(request: requests.Request) -> list[list[requests.Gpus]]:
 
 
 @hypothesis.given(PODS)
-def test_sums_are_those_of_the_fullest_moment(request_: requests.Request) -> None:
+def test_sums_are_those_of_the_fullest_moment(request_: requests.DeviceRequest) -> None:
     """Of each kind as much is needed as runs together at any one time."""
     need, together = request_.need, shares(request_)
 
@@ -56,7 +56,7 @@ def profile(ask: requests.Ask) -> str:
 
 
 @hypothesis.given(PODS)
-def test_containers_run_in_the_phases_that_are_listed(request_: requests.Request) -> None:
+def test_containers_run_in_the_phases_that_are_listed(request_: requests.DeviceRequest) -> None:
     """What keeps running takes part in everything after its start, an init container in one moment."""
     problem = packing_problems.NodeProblem(builders.view([]), request_)
     together = list(container_peaks.phases(request_.containers))

@@ -33,7 +33,7 @@ def rooted(*roots: str, nics: str = "") -> list[PhysicalDevice]:
     return cards + [nic(minor, root=root) for minor, root in enumerate(nics)]
 
 
-def named(conditions: requests.Conditions, *asks: requests.Ask) -> requests.Request:
+def named(conditions: requests.Conditions, *asks: requests.Ask) -> requests.DeviceRequest:
     """Ask for several things of these devices alone."""
     return request(asks, conditions=conditions)
 
@@ -48,7 +48,7 @@ CARD_AND_NICS: Final = view([card(), nic(0), nic(1)])
 MIXED_NICS: Final = view(
     [nic(0), nic(1, trouble=Reason.UNHEALTHY), nic(2, labels=(("fabric", "b"),)), nic(3)]
 )
-Case = tuple[device_view.View, requests.Request, Outcome]
+Case = tuple[device_view.View, requests.DeviceRequest, Outcome]
 SINGLE: Final[dict[str, Case]] = {
     "a device with a share or a function in use is not given whole": (PARTS, request(rdma()), "rdma-n1-2"),
     "and what uses it may end": (PARTS, request(rdma(2)), (Reason.PARTLY_USED, False)),
@@ -172,7 +172,9 @@ TOGETHER: Final[dict[str, Case]] = {
 
 
 @pytest.mark.parametrize(("given", "asked", "expected"), (SINGLE | TOGETHER).values(), ids=SINGLE | TOGETHER)
-def test_which_devices_are_given(given: device_view.View, asked: requests.Request, expected: Outcome) -> None:
+def test_which_devices_are_given(
+    given: device_view.View, asked: requests.DeviceRequest, expected: Outcome
+) -> None:
     """Which devices and functions a pod gets, by percent, by labels and by roots."""
     assert outcome(given, asked) == expected
 

@@ -31,7 +31,7 @@ PATIENT = hypothesis.settings(
 few = hypothesis.settings(PATIENT, max_examples=thorough.examples(120))
 many = hypothesis.settings(PATIENT, max_examples=thorough.examples(250))
 
-Case = tuple[device_view.View, requests.Request]
+Case = tuple[device_view.View, requests.DeviceRequest]
 PLAIN = random_devices.nodes(modes="p", most_others=0, least=2)
 JOINT_ASKS = st.one_of(
     random_devices.WHOLE, random_devices.SHARES, random_devices.PARTS, random_devices.PARTS
@@ -168,7 +168,7 @@ def test_the_order_of_lists_does_not_change_the_answer(case: Case, chance: rando
 @few
 @hypothesis.given(PLAIN, random_devices.pods(random_devices.CARDS_ONLY, most_asks=1))
 def test_the_short_way_leads_where_the_long_one_does(
-    view: device_view.View, request: requests.Request
+    view: device_view.View, request: requests.DeviceRequest
 ) -> None:
     """What is answered without a search is what the search would have answered."""
     # To whom a single card is enough, a wish to sit close says nothing; only the short way knows that.
@@ -188,7 +188,7 @@ def test_the_parts_of_init_containers_are_of_the_card_of_the_main_one(
     asks = [(requests.Gpus(1, core=percent, ratio=percent),) for percent in percents]
     *before, main = (requests.ContainerRequest(f"c{at}", ask) for at, ask in enumerate(asks))
     init = (dataclasses.replace(one, runs=False) for one in before)
-    found = allocator.allocate(view, requests.Request((*init, main)))
+    found = allocator.allocate(view, requests.DeviceRequest((*init, main)))
 
     hypothesis.assume(found is not None)
     assert len({share.uuid for grant in found or () for share in grant.shares}) == 1
@@ -197,11 +197,11 @@ def test_the_parts_of_init_containers_are_of_the_card_of_the_main_one(
 @few
 @hypothesis.given(PLAIN, random_devices.pods(random_devices.CARDS_ONLY, borrows=True, most_asks=3))
 def test_init_containers_cost_no_card_that_can_be_borrowed(
-    view: device_view.View, request: requests.Request
+    view: device_view.View, request: requests.DeviceRequest
 ) -> None:
     """A pod holds no more cards than it must, or than its running containers take alone."""
-    request = requests.Request(request.containers, request.conditions)
-    running = requests.Request(request.containers[1:], request.conditions)
+    request = requests.DeviceRequest(request.containers, request.conditions)
+    running = requests.DeviceRequest(request.containers[1:], request.conditions)
     found, alone = allocator.allocate(view, request), allocator.allocate(view, running)
     hypothesis.assume(found is not None)
 
@@ -223,7 +223,7 @@ def cards_of(way: brute.Way) -> int:
     PLAIN, random_devices.pods(random_devices.CARDS_ONLY, most_asks=3, first=random_devices.WHOLE)
 )
 def test_the_best_set_of_whole_cards_wins_for_which_the_rest_fits(
-    view: device_view.View, request: requests.Request
+    view: device_view.View, request: requests.DeviceRequest
 ) -> None:
     """No way that takes as few whole cards takes a set that is worth more, or that leaves more."""
     hypothesis.assume(request.grouping.scope is None or request.grouping.required)

@@ -28,7 +28,7 @@ def share(core: int = 0, eighths: int = 0, count: int = 1) -> requests.Gpus:
 
 SIDECAR: Final = request(builders.container_request("sidecar", 1), init(1), 1)
 FULL: Final = view(FOUR, {0: used(80)}, withheld=9)
-CASES: Final[dict[str, tuple[device_view.View, requests.Request, Outcome]]] = {
+CASES: Final[dict[str, tuple[device_view.View, requests.DeviceRequest, Outcome]]] = {
     "a share goes where it leaves least": (
         view(FOUR, {1: used(20, 2), 2: used(50, 4), 3: used(90, 7)}),
         request(share(30, 2)),
@@ -94,7 +94,9 @@ CASES: Final[dict[str, tuple[device_view.View, requests.Request, Outcome]]] = {
 
 
 @pytest.mark.parametrize(("given", "asked", "expected"), CASES.values(), ids=CASES)
-def test_which_shares_are_given(given: device_view.View, asked: requests.Request, expected: Outcome) -> None:
+def test_which_shares_are_given(
+    given: device_view.View, asked: requests.DeviceRequest, expected: Outcome
+) -> None:
     """Each container has its shares, of cards that are chosen for all of them together."""
     assert outcome(given, asked) == expected
 

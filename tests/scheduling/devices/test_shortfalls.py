@@ -91,7 +91,7 @@ def rdma(share: int) -> requests.OtherDevices:
     return requests.OtherDevices("rdma", 1, share)
 
 
-CASES: Final[dict[str, tuple[device_view.View, requests.Request, dict[str, Any]]]] = {
+CASES: Final[dict[str, tuple[device_view.View, requests.DeviceRequest, dict[str, Any]]]] = {
     **{
         f"a card in trouble, which may pass: {trouble}": (
             view([card(trouble=trouble)]),
@@ -190,7 +190,9 @@ CASES: Final[dict[str, tuple[device_view.View, requests.Request, dict[str, Any]]
 
 
 @pytest.mark.parametrize(("given", "asked", "expected"), CASES.values(), ids=CASES)
-def test_the_nodes_reason(given: device_view.View, asked: requests.Request, expected: dict[str, Any]) -> None:
+def test_the_nodes_reason(
+    given: device_view.View, asked: requests.DeviceRequest, expected: dict[str, Any]
+) -> None:
     """The nearest reason is told, and whether it could ever be lifted."""
     shortfall = refused(given, asked)
 
@@ -250,7 +252,7 @@ def test_too_many_sets_to_try_still_give_an_answer() -> None:
     max_examples=thorough.examples(150), suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 @hypothesis.given(random_devices.nodes_and_pods(most_asks=3))
-def test_never_means_not_even_on_an_empty_node(case: tuple[device_view.View, requests.Request]) -> None:
+def test_never_means_not_even_on_an_empty_node(case: tuple[device_view.View, requests.DeviceRequest]) -> None:
     """`never` is said if and only if the exhaustive search finds no way on the node with nothing used."""
     given, asked = case
     hypothesis.assume(random_devices.effort(given, asked) <= 10_000)
@@ -268,7 +270,7 @@ def test_never_means_not_even_on_an_empty_node(case: tuple[device_view.View, req
 )
 @hypothesis.given(random_devices.nodes_and_pods(most_asks=3))
 def test_a_shortfall_blames_only_devices_that_could_not_serve(
-    case: tuple[device_view.View, requests.Request],
+    case: tuple[device_view.View, requests.DeviceRequest],
 ) -> None:
     """Each verdict is one that `judge` gives for an ask of the container that is named."""
     given, asked = case

@@ -103,7 +103,7 @@ def test_a_search_on_an_irregular_board_ends(sort: str, grouping: requests.Group
 
 
 @pytest.mark.parametrize("sort", irregular_topologies.SORTS)
-def test_equal_questions_cost_equal_steps(sort: str) -> None:
+def test_equal_signatures_cost_equal_steps(sort: str) -> None:
     """What was remembered costs as much as what was not, so that equal inputs end at the same place."""
     given, efforts = view(device(sort)), (Effort(), Effort())
 

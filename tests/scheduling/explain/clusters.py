@@ -241,13 +241,13 @@ def candidate(dice: Dice, name: str = "p", *, simple: bool = False) -> queued_po
     amounts = {nodes.CPU: cpu, LICENCE: dice.mostly(0, 1, 2), nodes.PODS: 1}
     served = ((SERVED, request.need.whole),) if request.need.whole and dice.once_in(2) else ()
     place = nodes.ANYWHERE if simple else node_selection(dice)
-    demand = nodes.Demand(
+    demand = nodes.NodeDemand(
         tuple((key, count) for key, count in sorted(amounts.items()) if count), served, place
     )
     return queued_pods.Candidate(f"uid-{name}", "ml", name, request, demand)
 
 
-def pod(dice: Dice, *, simple: bool) -> requests.Request:
+def pod(dice: Dice, *, simple: bool) -> requests.DeviceRequest:
     """Make what a pod asks of the devices."""
     if dice.once_in(12):
         return requests.NO_DEVICES
@@ -260,7 +260,9 @@ def pod(dice: Dice, *, simple: bool) -> requests.Request:
         for at in range(1 if simple else dice.mostly(1, 2))
     )
     return (
-        requests.Request(containers) if simple else requests.Request(containers, which(dice), grouping(dice))
+        requests.DeviceRequest(containers)
+        if simple
+        else requests.DeviceRequest(containers, which(dice), grouping(dice))
     )
 
 

@@ -23,8 +23,8 @@ def pod(
 ) -> queued_pods.Candidate:
     """Make a pod with one container; keywords are conditions on cards."""
     container = requests.ContainerRequest("main", asks)
-    request = requests.Request((container,), requests.Conditions(**conditions), grouping)
-    demand = nodes.Demand(((nodes.CPU, cpu), (nodes.PODS, 1)), node_selection=node_selection)
+    request = requests.DeviceRequest((container,), requests.Conditions(**conditions), grouping)
+    demand = nodes.NodeDemand(((nodes.CPU, cpu), (nodes.PODS, 1)), node_selection=node_selection)
     return queued_pods.Candidate("uid-p", "ml", "p", request, demand)
 
 

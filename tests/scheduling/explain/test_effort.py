@@ -9,7 +9,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 
-from berth_operator.scheduling import explain, questions, queued_pods, search
+from berth_operator.scheduling import explain, queued_pods, search, signatures
 from berth_operator.scheduling.changes import Scenario
 from berth_operator.scheduling.constraints import registry
 from berth_operator.scheduling.constraints.query import Query
@@ -146,7 +146,7 @@ def test_a_node_lacks_what_it_lacks_most(asks: list[requests.Gpus]) -> None:
 
     def lacks(*some: requests.Gpus) -> Any:
         pod = scenes.pod(*some)
-        query = Query(inventory, inventory.all_rows, questions.of(pod.request, pod.demand))
+        query = Query(inventory, inventory.all_rows, signatures.of(pod.request, pod.demand))
         return registry.gaps(query)
 
     together = sum(ask.count for ask in asks if ask.whole)

@@ -50,14 +50,14 @@ def test_an_idle_node_of_replicas_is_not_full(pod: queued_pods.Candidate, helpfu
 
 def test_the_advice_is_what_a_pod_can_write() -> None:
     """The pod as it is advised to be asks for replicas by their resource, and no more for cards by theirs."""
-    demand = nodes.Demand(device_resources=((names.NVIDIA_GPU, 1),))
+    demand = nodes.NodeDemand(device_resources=((names.NVIDIA_GPU, 1),))
     pod = dataclasses.replace(scenes.cards(), demand=demand)
 
     (advice,) = scenes.told(shared(), pod).advice
     (change,) = advice.changes
 
     advised = change.apply(Scenario(pod.request, pod.demand))
-    assert advised.demand == nodes.Demand(device_resources=((names.NVIDIA_GPU_SHARED, 1),))
+    assert advised.demand == nodes.NodeDemand(device_resources=((names.NVIDIA_GPU_SHARED, 1),))
     assert advised.request == scenes.pod(requests.Replicas(1)).request
 
 

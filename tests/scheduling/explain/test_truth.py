@@ -11,8 +11,8 @@ from berth_operator.scheduling import (
     gpu_units,
     node_info,
     node_selection_reasons,
-    questions,
     queued_pods,
+    signatures,
 )
 from berth_operator.scheduling.constraints import cards, reasons
 from berth_operator.scheduling.decisions import NodeReason, Reason
@@ -47,9 +47,9 @@ def test_node_is_listed_exactly_if_it_would_not_take_the_pod(
 def test_counts_are_those_of_the_nodes(inventory: Inventory, pod: queued_pods.Candidate) -> None:
     """What is counted without looking closely equals the first reasons of the single nodes."""
     search = Search(inventory)
-    question = questions.of(pod.request, pod.demand)
+    signature = signatures.of(pod.request, pod.demand)
     fits = search.place(pod.request, pod.demand, policy=clusters.RULES) is not None
-    cheap = reasons.count(inventory, question, search.refusals(question, clusters.RULES))
+    cheap = reasons.count(inventory, signature, search.refusals(signature, clusters.RULES))
 
     told = clusters.asked(inventory, pod, all_nodes=True)
 

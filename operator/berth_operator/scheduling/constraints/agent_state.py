@@ -105,7 +105,7 @@ def _quarantined(nodes: int, _pod: queued_pods.Candidate, detail: str) -> str:
 
 CONSTRAINT = Constraint(
     only_device_pods_lift_it=True,
-    applies_to=lambda question: question.need.any_device,
+    applies_to=lambda signature: signature.need.any_device,
     unresolvable=unresolvable,
     remedies=remedies,
     words={

@@ -85,7 +85,7 @@ def partition(pod: queued_pods.Candidate) -> str:
 
 CONSTRAINT = Constraint(
     only_device_pods_lift_it=True,
-    applies_to=lambda question: not question.need.filters_suffice,
+    applies_to=lambda signature: not signature.need.filters_suffice,
     relaxations=relaxations,
     words={
         Reason.SCOPE_MISMATCH: lambda nodes, pod, _: f"{have(nodes)} too few free cards {within(pod)}",

@@ -30,11 +30,11 @@ class Position:
     container: int
     number: int
 
-    def of(self, request: requests.Request) -> requests.Ask:
+    def of(self, request: requests.DeviceRequest) -> requests.Ask:
         """Return the ask."""
         return request.containers[self.container].asks[self.number]
 
-    def replaced(self, request: requests.Request, ask: requests.Ask) -> requests.Request:
+    def replaced(self, request: requests.DeviceRequest, ask: requests.Ask) -> requests.DeviceRequest:
         """Return the request with another ask in this position."""
         containers = list(request.containers)
         asks = list(containers[self.container].asks)
@@ -43,7 +43,7 @@ class Position:
         return dataclasses.replace(request, containers=tuple(containers))
 
 
-def each(request: requests.Request) -> Iterator[tuple[Position, requests.Ask]]:
+def each(request: requests.DeviceRequest) -> Iterator[tuple[Position, requests.Ask]]:
     """Yield all asks and where they stand."""
     for at, container in enumerate(request.containers):
         for number, ask in enumerate(container.asks):
@@ -77,7 +77,7 @@ class AskLess(changes.Change):
         )
 
 
-def _scaled(scenario: Scenario, count: int, before: int) -> facts.Demand:
+def _scaled(scenario: Scenario, count: int, before: int) -> facts.NodeDemand:
     """Lower what is asked under the names that Berth serves, where it is surely about these devices alone."""
     if sum(len(container.asks) for container in scenario.request.containers) != 1:
         return scenario.demand
@@ -85,7 +85,7 @@ def _scaled(scenario: Scenario, count: int, before: int) -> facts.Demand:
     return dataclasses.replace(scenario.demand, device_resources=served)
 
 
-def ask_less(request: requests.Request, position: Position, field: str, free: int) -> AskLess:
+def ask_less(request: requests.DeviceRequest, position: Position, field: str, free: int) -> AskLess:
     """Return the change by which a field of an ask is as much as is free."""
     ask, container = position.of(request), request.containers[position.container].name
     if field == "count":
@@ -117,7 +117,7 @@ def counted(ask: requests.Ask) -> str:
     return CARDS
 
 
-def fewer(request: requests.Request, position: Position, most: int) -> Iterator[ProposedChange]:
+def fewer(request: requests.DeviceRequest, position: Position, most: int) -> Iterator[ProposedChange]:
     """Yield that the pod asks for fewer devices, `most` of them at most.
 
     Fewer may not do where more would: partitions of cards have fixed variants.

@@ -10,7 +10,7 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from berth_operator.scheduling import changes, node_table, questions, queued_pods
+from berth_operator.scheduling import changes, node_table, queued_pods, signatures
 from berth_operator.scheduling.constraints.constraint import Constraint, FailedPlacement, Objection
 from berth_operator.scheduling.constraints.gaps import gap
 from berth_operator.scheduling.constraints.query import Query
@@ -22,9 +22,9 @@ MIB: Final = 1 << 20
 NAME: Final = "card memory"
 
 
-def asked(question: questions.Question) -> bool:
+def asked(signature: signatures.Signature) -> bool:
     """Whether so much has to be free together."""
-    return question.grouping.memory_together > 0
+    return signature.grouping.memory_together > 0
 
 
 def free(query: Query) -> node_table.Numbers:
@@ -36,7 +36,7 @@ def free(query: Query) -> node_table.Numbers:
 
 def feasible(query: Query) -> node_table.Mask:
     """Return the nodes on which enough is free."""
-    mask: node_table.Mask = free(query) >= query.question.grouping.memory_together
+    mask: node_table.Mask = free(query) >= query.signature.grouping.memory_together
     return mask
 
 
@@ -44,7 +44,7 @@ def unresolvable(query: Query) -> Iterator[Objection]:
     """Yield the nodes whose cards have less memory in all."""
     total = node_table.total(query.table.total[query.rows])
     there = (query.table.model[query.rows] != node_table.ABSENT).any(axis=1)
-    few = there & (total < query.question.grouping.memory_together)
+    few = there & (total < query.signature.grouping.memory_together)
     yield Objection(few, Reason.CARD_MEMORY, never=True)
 
 
@@ -55,8 +55,8 @@ def resolvable(query: Query) -> Iterator[Objection]:
 
 def gaps(query: Query) -> Iterator[node_table.Scores]:
     """Yield what part of the memory is missing."""
-    if asked(query.question):
-        yield gap(free(query), query.question.grouping.memory_together)
+    if asked(query.signature):
+        yield gap(free(query), query.signature.grouping.memory_together)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ class RequireLess(changes.Change):
 def relaxations(failed: FailedPlacement) -> Iterator[changes.ProposedChange]:
     """Propose to require as much as is free on the best of the nodes that lack nothing else, or nothing."""
     query = failed.query
-    wanted = query.question.grouping.memory_together
+    wanted = query.signature.grouping.memory_together
     if not wanted:
         return
     rows = np.isin(np.arange(query.inventory.size)[query.rows], failed.rows_blocked_by_this_alone())

@@ -60,7 +60,7 @@ def _fitting(query: Query) -> Iterator[tuple[Reason, node_table.Mask]]:
     yield Reason.TOO_FEW_CARDS, there
     kept: dict[str, object] = {}
     for reason, fields in CONDITIONS:
-        wanted = {field: getattr(query.question.conditions, field) for field in fields}
+        wanted = {field: getattr(query.signature.conditions, field) for field in fields}
         if any(wanted.values()):
             kept |= wanted
             part = dataclasses.replace(requests.ANY_CARD, **kept)  # type: ignore[arg-type]  # its own fields
@@ -359,7 +359,7 @@ def _withheld(nodes: int, _pod: queued_pods.Candidate, detail: str) -> str:
 
 CONSTRAINT = Constraint(
     only_device_pods_lift_it=True,
-    applies_to=lambda question: bool(question.need.whole or question.need.largest_shares),
+    applies_to=lambda signature: bool(signature.need.whole or signature.need.largest_shares),
     feasible=feasible,
     unresolvable=unresolvable,
     resolvable=resolvable,

@@ -25,7 +25,7 @@ ONCE: Final = "ReadWriteOncePod"
 def in_use(query: Query) -> Iterator[str]:
     """Yield the claims that only one pod may use, and that another one uses."""
     volumes = query.inventory.volumes
-    for one in query.question.demand.claims:
+    for one in query.signature.demand.claims:
         # The claim of an ephemeral volume has one pod by its name.
         claim = volumes.claims.get(one.key) if not one.owned_by else None
         if claim is not None and ONCE in claim.access_modes and volumes.is_used(one.key):
@@ -34,13 +34,13 @@ def in_use(query: Query) -> Iterator[str]:
 
 def feasible(query: Query) -> node_table.Mask:
     """Return all nodes, or none."""
-    fault = needs.of(query.inventory.volumes, query.question.demand.claims).fault
+    fault = needs.of(query.inventory.volumes, query.signature.demand.claims).fault
     return np.full(query.height, fault is None and not any(in_use(query)), dtype=np.bool_)
 
 
 def unresolvable(query: Query) -> Iterator[Objection]:
     """Yield the same objection for all nodes, if a claim has a fault."""
-    if fault := needs.of(query.inventory.volumes, query.question.demand.claims).fault:
+    if fault := needs.of(query.inventory.volumes, query.signature.demand.claims).fault:
         yield Objection(np.ones(query.height, dtype=np.bool_), *fault)
 
 
@@ -71,7 +71,7 @@ class DropClaims(changes.Change):
 def dropped(failed: FailedPlacement, names: Iterator[str]) -> Iterator[changes.ProposedChange]:
     """Propose to drop these claims, if any, where nothing else keeps the pod from some nodes."""
     found = frozenset(names)
-    claims = tuple(one for one in failed.query.question.demand.claims if one.name in found)
+    claims = tuple(one for one in failed.query.signature.demand.claims if one.name in found)
     if claims and failed.rows_blocked_by_this_alone():
         yield changes.ProposedChange([DropClaims(claims=claims)], is_prerequisite=True)
 
@@ -87,7 +87,7 @@ def _unbound(_nodes: int, _pod: queued_pods.Candidate, detail: str) -> str:
 
 CLAIM: Final = "persistentvolumeclaim"
 CONSTRAINT = Constraint(
-    applies_to=lambda question: bool(question.demand.claims),
+    applies_to=lambda signature: bool(signature.demand.claims),
     feasible=feasible,
     unresolvable=unresolvable,
     resolvable=resolvable,

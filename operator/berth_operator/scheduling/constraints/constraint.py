@@ -13,7 +13,7 @@ import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from berth_operator.scheduling import node_table, questions
+from berth_operator.scheduling import node_table, signatures
 from berth_operator.scheduling.changes import ProposedChange, Scenario
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
@@ -53,7 +53,7 @@ class FailedPlacement:
     query to a single node it is always that node, because changes may be combined there.
     """
 
-    request: requests.Request
+    request: requests.DeviceRequest
     query: Query
     shortfalls: Sequence[allocator.Shortfall]
     rows_blocked_by_this_alone: Callable[[], list[int]]
@@ -67,8 +67,8 @@ def nothing(*_: object) -> tuple[()]:
     return ()
 
 
-def always(_: questions.Question) -> bool:
-    """Return that a constraint is part of every question."""
+def always(_: signatures.Signature) -> bool:
+    """Return that a constraint applies to every pod."""
     return True
 
 
@@ -76,13 +76,13 @@ def always(_: questions.Question) -> bool:
 class Constraint:
     """One check that a node must pass.
 
-    `applies_to` is whether a question has the constraint at all. `only_device_pods_lift_it` means that
-    the end of a pod without devices never lifts it. `feasible` is the mask of the nodes that pass; it is
+    `applies_to` is whether pods with a signature have the constraint at all. `only_device_pods_lift_it` means
+    that the end of a pod without devices never lifts it. `feasible` is the mask of the nodes that pass; it is
     None where the filter of another constraint or a device search keeps the others out. `words` make the
     clause of a reason from the number of nodes, the pod and the detail; `brief` is what a table calls it.
     """
 
-    applies_to: Callable[[questions.Question], bool] = always
+    applies_to: Callable[[signatures.Signature], bool] = always
     feasible: Filter | None = None
     unresolvable: Callable[[Query], Iterable[Objection]] = nothing
     resolvable: Callable[[Query], Iterable[Objection]] = nothing

@@ -106,7 +106,7 @@ def relaxations(failed: FailedPlacement) -> Iterator[ProposedChange]:
 
 CONSTRAINT = Constraint(
     only_device_pods_lift_it=True,
-    applies_to=lambda question: asked(question.need),
+    applies_to=lambda signature: asked(signature.need),
     feasible=feasible,
     unresolvable=unresolvable,
     resolvable=resolvable,

@@ -7,7 +7,14 @@ from typing import ClassVar, Final
 import numpy as np
 
 from berth_crds import device_types, names
-from berth_operator.scheduling import changes, delivery_methods, gpu_units, node_table, questions, queued_pods
+from berth_operator.scheduling import (
+    changes,
+    delivery_methods,
+    gpu_units,
+    node_table,
+    queued_pods,
+    signatures,
+)
 from berth_operator.scheduling.constraints.constraint import Constraint, FailedPlacement, Objection
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
@@ -22,26 +29,26 @@ MADE_TOO_EARLY: Final = (
 ASK_BY_COUNTED_NAMES: Final = f"ask for {names.NVIDIA_GPU} or {names.GPU}"
 
 
-def asked(question: questions.Question) -> bool:
+def asked(signature: signatures.Signature) -> bool:
     """Whether there are nodes on which the pod would start without its cards."""
-    return question.demand.delivery != delivery_methods.ALL or question.demand.is_counted
+    return signature.demand.delivery != delivery_methods.ALL or signature.demand.is_counted
 
 
 def feasible(query: Query) -> node_table.Mask:
     """Return the nodes that have one of the methods that serve the pod."""
     methods, need = query.table.delivery[query.rows], query.need
-    if (need.replicas or need.instances) and not query.question.unit:
+    if (need.replicas or need.instances) and not query.signature.unit:
         # Where nvidia.com/gpu asks for these, the kubelet counts them by that name alone.
         renamed = gpu_units.stands_for_pieces(query.table, query.rows)
         methods = np.where(renamed, methods & ~int(DeliveryMethod.DEVICE_PLUGIN), methods)
-    found: node_table.Mask = (methods & int(query.question.demand.delivery)) != 0
+    found: node_table.Mask = (methods & int(query.signature.demand.delivery)) != 0
     return found & ~_unserved(query)
 
 
 def unresolvable(query: Query) -> Iterator[Objection]:
     """Yield the nodes that serve others by the environment, those that do by their kubelet, and the rest."""
     refusing, unserved = ~feasible(query), _unserved(query)
-    if _is_opening(query.question.demand):
+    if _is_opening(query.signature.demand):
         yield Objection(refusing, Reason.NO_DELIVERY)
         return
     obeying = ~unserved & _having(DeliveryMethod.ENVIRONMENT, query)
@@ -51,7 +58,7 @@ def unresolvable(query: Query) -> Iterator[Objection]:
     yield Objection(refusing & ~obeying & ~counting, Reason.NO_DELIVERY)
 
 
-def _is_opening(demand: facts.Demand) -> bool:
+def _is_opening(demand: facts.NodeDemand) -> bool:
     """Whether a pod has devices that only the runtime's plugin of an agent brings to containers."""
     return bool(demand.delivery & DeliveryMethod.OPENING)
 
@@ -67,7 +74,7 @@ def _no_delivery(nodes: int, pod: queued_pods.Candidate, _detail: str) -> str:
 
 def _unserved(query: Query) -> node_table.Mask:
     """Return the nodes whose kubelet would fail the pod, whatever their other methods."""
-    return _having(DeliveryMethod.UNSERVED if query.question.demand.is_counted else DeliveryMethod(0), query)
+    return _having(DeliveryMethod.UNSERVED if query.signature.demand.is_counted else DeliveryMethod(0), query)
 
 
 def _having(method: DeliveryMethod, query: Query) -> node_table.Mask:
@@ -98,7 +105,7 @@ class FeedEnvironment(changes.Change):
 def relaxations(failed: FailedPlacement) -> Iterator[changes.ProposedChange]:
     """Propose to make the pod again, where that alone would do on a node."""
     query = failed.query
-    if _is_opening(query.question.demand):
+    if _is_opening(query.signature.demand):
         return
     rows = np.isin(np.arange(query.inventory.size)[query.rows], failed.rows_blocked_by_this_alone())
     if (rows & ~feasible(query) & ~_unserved(query) & _having(DeliveryMethod.ENVIRONMENT, query)).any():

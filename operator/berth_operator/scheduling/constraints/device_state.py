@@ -147,7 +147,7 @@ def _occupants(scenario: Scenario, uuid: str, reason: Reason) -> tuple[device_fa
 
 CONSTRAINT = Constraint(
     only_device_pods_lift_it=True,
-    applies_to=lambda question: question.need.any_device,
+    applies_to=lambda signature: signature.need.any_device,
     resolvable=resolvable,
     remedies=remedies,
     words={

@@ -22,12 +22,12 @@ def _taken(query: Query, disk: facts.Disk) -> node_table.Mask:
 
 def feasible(query: Query) -> node_table.Mask:
     """Return the nodes on which the pod can have all its disks."""
-    return query.inventory.disks.free(query.question.demand.disks, query.inventory.size)[query.rows]
+    return query.inventory.disks.free(query.signature.demand.disks, query.inventory.size)[query.rows]
 
 
 def resolvable(query: Query) -> Iterator[Objection]:
     """Yield the objections of the nodes on which a pod has a disk, disk by disk."""
-    for disk in query.question.demand.disks:
+    for disk in query.signature.demand.disks:
         yield Objection(_taken(query, disk), Reason.DISK_IN_USE, disk.name)
 
 
@@ -51,7 +51,7 @@ class MountReadOnly(changes.Change):
 
 def relaxations(failed: FailedPlacement) -> Iterator[changes.ProposedChange]:
     """Propose to mount disks read-only, one at a time: those that allow it and are in use on some node."""
-    for disk in failed.query.question.demand.disks:
+    for disk in failed.query.signature.demand.disks:
         if disk.can_be_shared and not disk.read_only and _taken(failed.query, disk).any():
             yield changes.ProposedChange([MountReadOnly(disk=disk)])
 
@@ -69,7 +69,7 @@ def _in_use(nodes: int, _pod: queued_pods.Candidate, detail: str) -> str:
 
 
 CONSTRAINT = Constraint(
-    applies_to=lambda question: bool(question.demand.disks),
+    applies_to=lambda signature: bool(signature.demand.disks),
     feasible=feasible,
     resolvable=resolvable,
     relaxations=relaxations,

@@ -12,7 +12,7 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from berth_operator.scheduling import changes, node_table, questions, queued_pods
+from berth_operator.scheduling import changes, node_table, queued_pods, signatures
 from berth_operator.scheduling.constraints import cards
 from berth_operator.scheduling.constraints.constraint import Constraint, FailedPlacement, Objection
 from berth_operator.scheduling.constraints.gaps import gap
@@ -26,9 +26,9 @@ NAME: Final = "free memory"
 MOST_VARIANTS: Final = 8  # Amounts that are proposed instead, at most: some nodes lack something else.
 
 
-def asked(question: questions.Question) -> bool:
+def asked(signature: signatures.Signature) -> bool:
     """Whether so much has to be free on each card."""
-    return question.conditions.free_memory_at_least > 0
+    return signature.conditions.free_memory_at_least > 0
 
 
 def resolvable(query: Query) -> Iterator[Objection]:
@@ -48,7 +48,7 @@ def resolvable(query: Query) -> Iterator[Objection]:
 
 def _least_of_best(query: Query) -> node_table.Numbers:
     """Return for each node how much is free on each of as many of its cards as are asked for."""
-    others = dataclasses.replace(query.question.conditions, free_memory_at_least=0)
+    others = dataclasses.replace(query.signature.conditions, free_memory_at_least=0)
     there = query.table.model[query.rows] != node_table.ABSENT
     meeting = matching_cards(query.inventory, query.rows, others, among=there)
     found = query.table.free_memory(query.rows) * (there if meeting is None else meeting)
@@ -61,8 +61,8 @@ def _least_of_best(query: Query) -> node_table.Numbers:
 
 def gaps(query: Query) -> Iterator[node_table.Scores]:
     """Yield what part of the memory is missing."""
-    if asked(query.question) and cards.card_asks(query.need):
-        yield gap(_least_of_best(query), query.question.conditions.free_memory_at_least)
+    if asked(query.signature) and cards.card_asks(query.need):
+        yield gap(_least_of_best(query), query.signature.conditions.free_memory_at_least)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +87,7 @@ class RequireLess(changes.Change):
 def relaxations(failed: FailedPlacement) -> Iterator[changes.ProposedChange]:
     """Propose to require as much as is free on cards of some node; `cards` proposes to require nothing."""
     query = failed.query
-    wanted = query.question.conditions.free_memory_at_least
+    wanted = query.signature.conditions.free_memory_at_least
     if wanted and cards.card_asks(query.need):
         there = np.unique(_least_of_best(query) // MIB * MIB).tolist()
         less = [one for one in reversed(there) if 0 < one < wanted][:MOST_VARIANTS]

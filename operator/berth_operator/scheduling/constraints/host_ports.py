@@ -25,12 +25,12 @@ def taken(query: Query, port: facts.HostPort) -> node_table.Mask:
 
 def feasible(query: Query) -> node_table.Mask:
     """Return the nodes on which all the ports are free."""
-    return query.inventory.ports.free(query.question.demand.host_ports, query.inventory.size)[query.rows]
+    return query.inventory.ports.free(query.signature.demand.host_ports, query.inventory.size)[query.rows]
 
 
 def resolvable(query: Query) -> Iterator[Objection]:
     """Yield the objections of the nodes on which a port is taken, port by port."""
-    for port in query.question.demand.host_ports:
+    for port in query.signature.demand.host_ports:
         yield Objection(taken(query, port), Reason.HOST_PORT_TAKEN, str(port))
 
 
@@ -53,14 +53,14 @@ class DropHostPort(changes.Change):
 
 def gaps(query: Query) -> Iterator[node_table.Scores]:
     """Yield for each node what part of the requested ports is taken there: 0 if none is, 1 if all are."""
-    ports = query.question.demand.host_ports
+    ports = query.signature.demand.host_ports
     if ports:
         yield np.mean([taken(query, port) for port in ports], axis=0)
 
 
 def relaxations(failed: FailedPlacement) -> Iterator[changes.ProposedChange]:
     """Propose to drop, one at a time, the ports that are taken on the nodes with the fewest taken ports."""
-    ports, query = failed.query.question.demand.host_ports, failed.query
+    ports, query = failed.query.signature.demand.host_ports, failed.query
     rows = np.isin(np.arange(query.inventory.size)[query.rows], failed.rows_blocked_by_this_alone())
     found = np.array([taken(query, port)[rows] for port in ports])
     counts = found.sum(axis=0)
@@ -83,7 +83,7 @@ def _in_use(nodes: int, _pod: queued_pods.Candidate, detail: str) -> str:
 
 
 CONSTRAINT = Constraint(
-    applies_to=lambda question: bool(question.demand.host_ports),
+    applies_to=lambda signature: bool(signature.demand.host_ports),
     feasible=feasible,
     resolvable=resolvable,
     gaps=gaps,

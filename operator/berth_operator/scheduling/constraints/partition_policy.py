@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from berth_crds import names
 from berth_crds.vocabulary import PartitionPolicy
-from berth_operator.scheduling import changes, node_table, questions, queued_pods
+from berth_operator.scheduling import changes, node_table, queued_pods, signatures
 from berth_operator.scheduling.changes import ProposedChange, Scenario
 from berth_operator.scheduling.constraints.constraint import Constraint, Objection
 from berth_operator.scheduling.constraints.query import Query
@@ -18,9 +18,9 @@ from berth_operator.scheduling.devices import scopes
 from berth_operator.scheduling.wording import clipped, have
 
 
-def asked(question: questions.Question) -> bool:
+def asked(signature: signatures.Signature) -> bool:
     """Whether whole cards are asked for."""
-    return bool(question.need.whole)
+    return bool(signature.need.whole)
 
 
 def feasible(query: Query) -> node_table.Mask:

@@ -13,7 +13,7 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from berth_operator.scheduling import changes, node_table, questions
+from berth_operator.scheduling import changes, node_table, signatures
 from berth_operator.scheduling.constraints import topologies
 from berth_operator.scheduling.constraints.constraint import (
     Constraint,
@@ -32,15 +32,15 @@ NOTHING: Final = facts.OtherPods()
 Refusals = Callable[[Query], Iterator[tuple[node_table.Mask, str]]]
 
 
-def applies_to(question: questions.Question) -> bool:
+def applies_to(signature: signatures.Signature) -> bool:
     """Whether the pod has a required term, or is repelled by one of a pod on a node."""
-    others = question.demand.other_pods
+    others = signature.demand.other_pods
     return others is not None and bool(others.affinity or others.anti_affinity or others.repelled_by)
 
 
 def asked(query: Query) -> facts.OtherPods:
     """Return what the pod requires."""
-    return query.question.demand.other_pods or NOTHING
+    return query.signature.demand.other_pods or NOTHING
 
 
 # ---------------------------------------------------------------- what each node lacks

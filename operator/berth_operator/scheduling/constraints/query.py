@@ -1,4 +1,4 @@
-"""One question put to some nodes, with the masks that several constraints need of it.
+"""A signature and some nodes, with the masks that several constraints need of both.
 
 A mask is worked out when the first constraint asks for it, and once.
 """
@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from berth_operator.scheduling import node_table, questions
+from berth_operator.scheduling import node_table, signatures
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import conditions, requests
 from berth_operator.scheduling.inventory import Inventory
@@ -20,7 +20,7 @@ CardsAfterConditions = tuple[tuple[Reason, node_table.Mask], ...]
 
 
 class Query:
-    """A question and the nodes that it is put to, as rows of the inventory's table."""
+    """A signature and the nodes that are filtered for it, as rows of the inventory's table."""
 
     __slots__ = (
         "_cards_with_room",
@@ -28,17 +28,17 @@ class Query:
         "cards_after_each_condition",
         "inventory",
         "need",
-        "question",
         "rows",
+        "signature",
         "table",
     )
 
-    def __init__(self, inventory: Inventory, rows: node_table.Rows, question: questions.Question) -> None:
+    def __init__(self, inventory: Inventory, rows: node_table.Rows, signature: signatures.Signature) -> None:
         self.inventory = inventory
         self.table = inventory.table
         self.rows = rows
-        self.question = question
-        self.need = question.need
+        self.signature = signature
+        self.need = signature.need
         self.cards_after_each_condition: CardsAfterConditions = ()  # As `cards` found it.
         self._matching: object = NOT_COMPUTED
         self._cards_with_room: object = NOT_COMPUTED
@@ -52,7 +52,7 @@ class Query:
     def matching(self) -> node_table.Mask | None:
         """The open cards that meet the conditions; None where the pod has none: any will do."""
         if self._matching is NOT_COMPUTED:
-            wanted = self.question.conditions if self.need.cards else requests.ANY_CARD
+            wanted = self.signature.conditions if self.need.cards else requests.ANY_CARD
             matching = matching_cards(self.inventory, self.rows, wanted)
             if matching is not None and wanted.free_memory_at_least:
                 matching = matching & self.enough_memory_free
@@ -62,7 +62,7 @@ class Query:
     @property
     def enough_memory_free(self) -> node_table.Mask:
         """The cards with as much memory free as is required of each."""
-        least = self.question.conditions.free_memory_at_least
+        least = self.signature.conditions.free_memory_at_least
         mask: node_table.Mask = self.table.free_memory(self.rows) >= least
         return mask
 
@@ -85,7 +85,7 @@ class Query:
 
     def without_withheld(self) -> "Query":
         """Return the same query to nodes on which no card is withheld."""
-        query = Query(self.inventory, self.rows, self.question)
+        query = Query(self.inventory, self.rows, self.signature)
         query.table = copy.copy(self.table)  # The same columns, but for the one that is replaced.
         query.table.withheld = np.zeros_like(self.table.withheld)
         return query

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from berth_operator.scheduling import gpu_units, node_table, questions
+from berth_operator.scheduling import gpu_units, node_table, signatures
 from berth_operator.scheduling.constraints import registry
 from berth_operator.scheduling.constraints.constraint import Objection
 from berth_operator.scheduling.constraints.query import Query
@@ -65,14 +65,14 @@ def _importance(count: Count) -> tuple[bool, int, str, str]:
 
 
 def count(
-    inventory: Inventory, question: questions.Question, searched: Mapping[int, NodeReason]
+    inventory: Inventory, signature: signatures.Signature, searched: Mapping[int, NodeReason]
 ) -> tuple[Count, ...]:
     """Count why each known node refuses; `searched` has what a search on the node showed, by row.
 
     No place was found, so a node that gives no reason was not evaluated for want of time.
     """
     table = ReasonTable(inventory.table.has_node[: inventory.size])
-    for objection in _objections(inventory, question):
+    for objection in _objections(inventory, signature):
         table.object(objection)
         if table.complete:
             break
@@ -83,21 +83,21 @@ def count(
 
 
 def evaluate(
-    inventory: Inventory, question: questions.Question, searched: Mapping[int, NodeReason]
+    inventory: Inventory, signature: signatures.Signature, searched: Mapping[int, NodeReason]
 ) -> ReasonTable:
     """Return the first reason of each known node, and which could never take the pod."""
     table = ReasonTable(inventory.table.has_node[: inventory.size])
-    for objection in _objections(inventory, question):
+    for objection in _objections(inventory, signature):
         table.object(objection)
     for row, why in searched.items():
         table.add(row, why)
     return table
 
 
-def _objections(inventory: Inventory, question: questions.Question) -> Iterator[Objection]:
+def _objections(inventory: Inventory, signature: signatures.Signature) -> Iterator[Objection]:
     """Yield the objections of all nodes, of each by what the request means there."""
     table, rows = inventory.table, inventory.all_rows
-    for one in (question, *gpu_units.variants(table, question)):
+    for one in (signature, *gpu_units.variants(table, signature)):
         among = gpu_units.nodes_asked(table, rows, one)
         objections = _objections_to(inventory, one)
         if among is None:
@@ -106,10 +106,10 @@ def _objections(inventory: Inventory, question: questions.Question) -> Iterator[
             yield from (each._replace(nodes=each.nodes & among) for each in objections)
 
 
-def _objections_to(inventory: Inventory, question: questions.Question) -> Iterator[Objection]:
+def _objections_to(inventory: Inventory, signature: signatures.Signature) -> Iterator[Objection]:
     """Yield the objections of all constraints in order: the unresolvable ones first."""
-    query = Query(inventory, inventory.all_rows, question)
-    constraints = [one for one in registry.CONSTRAINTS if one.applies_to(question)]
+    query = Query(inventory, inventory.all_rows, signature)
+    constraints = [one for one in registry.CONSTRAINTS if one.applies_to(signature)]
     for constraint in constraints:
         yield from constraint.unresolvable(query)
     for constraint in constraints:

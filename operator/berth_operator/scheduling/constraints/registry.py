@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from berth_operator.scheduling import gpu_units, node_table, questions
+from berth_operator.scheduling import gpu_units, node_table, signatures
 from berth_operator.scheduling.changes import ProposedChange, Scenario
 from berth_operator.scheduling.constraints import (
     agent_state,
@@ -93,43 +93,43 @@ _OF_ANY_POD: Final = tuple(
 )
 
 
-def lifted_by_pods_without_devices(question: questions.Question) -> bool:
+def lifted_by_pods_without_devices(signature: signatures.Signature) -> bool:
     """Whether the end of a pod without devices may lift more than the shortage of a resource."""
-    return any(applies(question) for applies in _OF_ANY_POD)
+    return any(applies(signature) for applies in _OF_ANY_POD)
 
 
 def feasible(query: Query) -> node_table.Mask:
     """Return the nodes that pass the filters; only a device search shows whether the devices suffice."""
-    mask = passes_node_filters(query, filters_of(query.question))
+    mask = passes_node_filters(query, filters_of(query.signature))
     others = passes_inter_pod_filters(query)
     return mask if others is None else mask & others
 
 
 def passes_inter_pod_filters(query: Query) -> node_table.Mask | None:
     """Return the nodes that pass the filters that depend on pods elsewhere; None where the pod has none."""
-    if query.question.demand.other_pods is None:
+    if query.signature.demand.other_pods is None:
         return None
     mask = np.ones(query.height, dtype=np.bool_)
     for applies, passing in _FOR_OTHER_PODS:
-        if applies(query.question):
+        if applies(query.signature):
             mask &= passing(query)
     return mask
 
 
-def filters_of(question: questions.Question) -> tuple[constraint.Filter, ...]:
-    """Return the filters of a question that depend on nothing but the node and the pods on it."""
-    return tuple(one.feasible for one in _WITHOUT_OTHER_PODS if one.feasible and one.applies_to(question))
+def filters_of(signature: signatures.Signature) -> tuple[constraint.Filter, ...]:
+    """Return the filters that apply to a signature and depend on nothing but the node and the pods on it."""
+    return tuple(one.feasible for one in _WITHOUT_OTHER_PODS if one.feasible and one.applies_to(signature))
 
 
 def passes_node_filters(query: Query, filters: tuple[constraint.Filter, ...]) -> node_table.Mask:
-    """Return the nodes that pass the filters of their question (`filters_of`)."""
+    """Return the nodes that pass the filters of their signature (`filters_of`)."""
     mask = resources.feasible(query)  # A new mask, without rows that have no Node object.
-    if (of_unit := gpu_units.nodes_asked(query.table, query.rows, query.question)) is not None:
+    if (of_unit := gpu_units.nodes_asked(query.table, query.rows, query.signature)) is not None:
         mask &= of_unit
     for passing in filters:
         mask &= passing(query)
     # On most clusters no node honours them.
-    if query.table.honoring and partition_policy.asked(query.question):
+    if query.table.honoring and partition_policy.asked(query.signature):
         mask &= partition_policy.feasible(query)
     return mask
 
@@ -138,7 +138,7 @@ Masks = list[tuple[Constraint, node_table.Mask]]
 
 
 def relaxations(
-    request: requests.Request, query: Query, shortfalls: Sequence[allocator.Shortfall]
+    request: requests.DeviceRequest, query: Query, shortfalls: Sequence[allocator.Shortfall]
 ) -> Iterator[ProposedChange]:
     """Yield the changes of the pod that would lift a constraint, on these nodes or on one of them."""
     masks = functools.cache(lambda: _masks(query))  # Where several ask, the same ones; and perhaps none asks.
@@ -155,8 +155,8 @@ def blocked_by_one(query: Query) -> node_table.Mask:
 
 
 def _masks(query: Query) -> Masks:
-    """Return which nodes pass each constraint that the question has."""
-    found = ((one, one.feasible) for one in CONSTRAINTS if one.applies_to(query.question))
+    """Return which nodes pass each constraint that the signature has."""
+    found = ((one, one.feasible) for one in CONSTRAINTS if one.applies_to(query.signature))
     return [(one, feasible(query)) for one, feasible in found if feasible is not None]
 
 

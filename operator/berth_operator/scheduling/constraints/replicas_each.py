@@ -7,22 +7,22 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from berth_operator.scheduling import node_table, questions
+from berth_operator.scheduling import node_table, signatures
 from berth_operator.scheduling.constraints.constraint import Constraint, Objection
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.wording import nodes_that
 
 
-def asked(question: questions.Question) -> bool:
+def asked(signature: signatures.Signature) -> bool:
     """Whether a container asks for several replicas."""
-    return question.need.replicas_each > 1
+    return signature.need.replicas_each > 1
 
 
 def feasible(query: Query) -> node_table.Mask:
     """Return the nodes that give a container any number of them."""
     mask: node_table.Mask = ~query.table.one_replica_each[query.rows]
-    return mask if asked(query.question) else np.ones(query.height, dtype=np.bool_)
+    return mask if asked(query.signature) else np.ones(query.height, dtype=np.bool_)
 
 
 def unresolvable(query: Query) -> Iterator[Objection]:

@@ -29,10 +29,10 @@ LISTED: Final = "(nodes list it if the policy has nodeNames: koordinator)"
 
 def feasible(query: Query) -> node_table.Mask:
     """Return the nodes that have enough of all resources left."""
-    return have_enough(query.inventory, query.rows, query.question.demand)
+    return have_enough(query.inventory, query.rows, query.signature.demand)
 
 
-def have_enough(inventory: Inventory, rows: node_table.Rows, demand: facts.Demand) -> node_table.Mask:
+def have_enough(inventory: Inventory, rows: node_table.Rows, demand: facts.NodeDemand) -> node_table.Mask:
     """Return which of these nodes have enough of all resources left."""
     table, columns = inventory.table, inventory.table.resources.of
     mask: node_table.Mask = table.has_node[rows].copy()
@@ -75,7 +75,7 @@ def allocatable(table: node_table.NodeTable, rows: node_table.Rows, name: str) -
 
 def unresolvable(query: Query) -> Iterator[Objection]:
     """Yield the nodes that have less in all than is asked."""
-    demand = query.question.demand
+    demand = query.signature.demand
     for name, amount in demand.amounts:
         total = allocatable(query.table, query.rows, name)
         yield Objection(total < amount, Reason.INSUFFICIENT_RESOURCE, name, never=True)
@@ -87,7 +87,7 @@ def unresolvable(query: Query) -> Iterator[Objection]:
 
 def resolvable(query: Query) -> Iterator[Objection]:
     """Yield the nodes that have too little left."""
-    demand = query.question.demand
+    demand = query.signature.demand
     for name, amount in demand.amounts:
         yield Objection(~_has(query.table, query.rows, name, amount), Reason.INSUFFICIENT_RESOURCE, name)
     for name, amount in demand.device_resources:
@@ -97,7 +97,7 @@ def resolvable(query: Query) -> Iterator[Objection]:
 
 def gaps(query: Query) -> Iterator[node_table.Scores]:
     """Yield which fraction of each resource is missing; a node without it is `never` and comes last."""
-    demand = query.question.demand
+    demand = query.signature.demand
     for name, amount in demand.amounts + demand.device_resources:
         free = free_amounts(query.table, query.rows, name)
         yield np.where(free == node_table.ABSENT, 0, gap(free, amount))
@@ -166,7 +166,7 @@ class AskLessResource(changes.Change):
 def relaxations(failed: FailedPlacement) -> Iterator[ProposedChange]:
     """Yield the options to ask for no more of a resource than some node has left."""
     rows = np.array(failed.rows_blocked_by_this_alone(), dtype=np.int64)
-    for name, amount in failed.query.question.demand.amounts:
+    for name, amount in failed.query.signature.demand.amounts:
         free = free_amounts(failed.query.table, rows, name)
         amounts = np.unique(free[(free > 0) & (free < amount)])[::-1].tolist()
         if name != facts.PODS and amounts:  # A pod cannot be less than one pod.

@@ -26,21 +26,21 @@ MOST_EVALUATED: Final = 64  # How many nodes are looked at in detail: those with
 
 def feasible(query: Query) -> node_table.Mask:
     """Return the nodes on which the pod may run."""
-    found = query.inventory.node_selection_reasons(query.question.demand.node_selection)
+    found = query.inventory.node_selection_reasons(query.signature.demand.node_selection)
     mask: node_table.Mask = found.reason_index[query.rows] == ACCEPTED
     return mask
 
 
 def unresolvable(query: Query) -> Iterator[Objection]:
     """Yield the nodes on which the pod may not run, grouped by the first reason of each."""
-    found = query.inventory.node_selection_reasons(query.question.demand.node_selection)
+    found = query.inventory.node_selection_reasons(query.signature.demand.node_selection)
     for index, why in enumerate(found.reasons, start=ACCEPTED + 1):
         yield Objection(found.reason_index[query.rows] == index, *why)
 
 
 def gaps(query: Query) -> Iterator[node_table.Scores]:
     """Yield a gap that grows with what keeps the pod away: two taints are a larger gap than one."""
-    found = query.inventory.node_selection_reasons(query.question.demand.node_selection)
+    found = query.inventory.node_selection_reasons(query.signature.demand.node_selection)
     counts = found.obstacle_counts[query.rows]
     yield counts / (counts + 1)
 
@@ -172,7 +172,7 @@ def obstacles(node: facts.Node, node_selection: facts.NodeSelection) -> dict[cha
 
 def relaxations(failed: FailedPlacement) -> Iterator[ProposedChange]:
     """Yield what would lift the obstacles of the nodes that have the fewest, the most common first."""
-    inventory, node_selection = failed.query.inventory, failed.query.question.demand.node_selection
+    inventory, node_selection = failed.query.inventory, failed.query.signature.demand.node_selection
     counts = inventory.node_selection_reasons(node_selection).obstacle_counts
     rows = sorted(failed.rows_blocked_by_this_alone(), key=lambda row: int(counts[row]))
     there = [inventory.infos[row] for row in rows[:MOST_EVALUATED]]

@@ -53,5 +53,5 @@ def rows_repelled_by(query: Query, term: facts.PodTerm) -> node_table.Mask:
 
 def pod_labels_are_known(query: Query) -> bool:
     """Whether the labels of all pods are known that count."""
-    others = query.question.demand.other_pods
+    others = query.signature.demand.other_pods
     return others is None or query.inventory.pods.are_known(others.selectors)

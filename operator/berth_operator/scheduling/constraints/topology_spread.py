@@ -13,7 +13,7 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from berth_operator.scheduling import changes, node_table, questions
+from berth_operator.scheduling import changes, node_table, signatures
 from berth_operator.scheduling.constraints import topologies
 from berth_operator.scheduling.constraints.constraint import (
     Constraint,
@@ -30,15 +30,15 @@ from berth_operator.scheduling.wording import clipped, invariant, with_brackets
 MOST_FIGURES: Final = 8  # Different skews that are told apart; the nodes with larger ones count as one.
 
 
-def applies_to(question: questions.Question) -> bool:
+def applies_to(signature: signatures.Signature) -> bool:
     """Whether the pod has such a constraint."""
-    others = question.demand.other_pods
+    others = signature.demand.other_pods
     return others is not None and bool(others.spread)
 
 
 def asked(query: Query) -> tuple[facts.SpreadConstraint, ...]:
     """Return the constraints of the pod."""
-    others = query.question.demand.other_pods
+    others = query.signature.demand.other_pods
     return others.spread if others is not None else ()
 
 
@@ -70,7 +70,7 @@ def countable(
     query: Query, constraint: facts.SpreadConstraint, constraints: Iterable[facts.SpreadConstraint]
 ) -> node_table.Mask:
     """Return the rows on which pods count, and whose domains exist: with the labels of all constraints."""
-    inventory, selection = query.inventory, query.question.demand.node_selection
+    inventory, selection = query.inventory, query.signature.demand.node_selection
     mask = inventory.table.has_node[: inventory.size].copy()
     for one in constraints:
         mask &= topologies.domains(query, one.topology_key) != topologies.NO_DOMAIN

@@ -16,7 +16,7 @@ def resolvable(query: Query) -> Iterator[Objection]:
     """Yield the nodes that cannot attach so many volumes, by driver and limit."""
     volumes, index = query.inventory.volumes, query.inventory.index
     rows: dict[tuple[str, int], list[int]] = {}
-    wanted = volumes.identities(one.key for one in query.question.demand.claims)
+    wanted = volumes.identities(one.key for one in query.signature.demand.claims)
     for node, driver, limit in volumes.attached.full_nodes(wanted):
         if node in index:
             rows.setdefault((driver, limit), []).append(index[node])
@@ -34,7 +34,7 @@ def feasible(query: Query) -> node_table.Mask:
 def relaxations(failed: FailedPlacement) -> Iterator[changes.ProposedChange]:
     """Propose to drop the claims, where only these limits are in the way."""
     if any(True for _ in resolvable(failed.query)):
-        yield from claims.dropped(failed, (one.name for one in failed.query.question.demand.claims))
+        yield from claims.dropped(failed, (one.name for one in failed.query.signature.demand.claims))
 
 
 def remedies(scenario: changes.Scenario, _: object) -> Iterator[changes.ProposedChange]:
@@ -45,7 +45,7 @@ def remedies(scenario: changes.Scenario, _: object) -> Iterator[changes.Proposed
 
 
 CONSTRAINT = Constraint(
-    applies_to=lambda question: bool(question.demand.claims),
+    applies_to=lambda signature: bool(signature.demand.claims),
     feasible=feasible,
     resolvable=resolvable,
     relaxations=relaxations,

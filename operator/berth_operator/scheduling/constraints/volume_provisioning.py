@@ -23,7 +23,7 @@ from berth_operator.scheduling.wording import amount, clipped, have, with_detail
 def unresolvable(query: Query) -> Iterator[Objection]:
     """Yield the nodes on which a claim cannot get its volume, claim by claim."""
     volumes = query.inventory.volumes
-    delayed = needs.of(volumes, query.question.demand.claims).delayed
+    delayed = needs.of(volumes, query.signature.demand.claims).delayed
     open_ = [claim for claim in delayed if not volumes.node_of(claim)]
     provided = _provided(query, open_) if open_ else {}
     for claim in delayed:
@@ -138,7 +138,7 @@ def feasible(query: Query) -> node_table.Mask:
 def relaxations(failed: FailedPlacement) -> Iterator[changes.ProposedChange]:
     """Propose to drop the claims that get no volume on some nodes, where only these are in the way."""
     volumes = failed.query.inventory.volumes
-    delayed = needs.of(volumes, failed.query.question.demand.claims).delayed
+    delayed = needs.of(volumes, failed.query.signature.demand.claims).delayed
     yield from claims.dropped(failed, (one.name for one in delayed))
 
 
@@ -149,7 +149,7 @@ def _no_capacity(nodes_: int, _pod: queued_pods.Candidate, detail: str) -> str:
 
 
 CONSTRAINT = Constraint(
-    applies_to=lambda question: bool(question.demand.claims),
+    applies_to=lambda signature: bool(signature.demand.claims),
     feasible=feasible,
     unresolvable=unresolvable,
     relaxations=relaxations,

@@ -19,7 +19,7 @@ from berth_operator.scheduling.wording import with_detail
 
 def unresolvable(query: Query) -> Iterator[Objection]:
     """Yield the nodes that cannot reach a volume, claim by claim."""
-    for one in needs.of(query.inventory.volumes, query.question.demand.claims).bound:
+    for one in needs.of(query.inventory.volumes, query.signature.demand.claims).bound:
         for terms, reason in (
             (one.volume.affinity, Reason.VOLUME_AFFINITY),
             (one.volume.zones, Reason.VOLUME_ZONE),
@@ -52,7 +52,7 @@ def relaxations(failed: FailedPlacement) -> Iterator[changes.ProposedChange]:
 
 
 CONSTRAINT = Constraint(
-    applies_to=lambda question: bool(question.demand.claims),
+    applies_to=lambda signature: bool(signature.demand.claims),
     feasible=feasible,
     unresolvable=unresolvable,
     relaxations=relaxations,

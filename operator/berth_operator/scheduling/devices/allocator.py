@@ -32,7 +32,7 @@ left_out = shortfalls.left_out
 
 def allocate_or_explain(
     view: device_view.View,
-    request: requests.Request,
+    request: requests.DeviceRequest,
     *,
     first_slot: int | None = None,
     effort: Effort | None = None,
@@ -51,7 +51,7 @@ def allocate_or_explain(
 
 def allocate(
     view: device_view.View,
-    request: requests.Request,
+    request: requests.DeviceRequest,
     *,
     first_slot: int | None = None,
     effort: Effort | None = None,
@@ -62,7 +62,7 @@ def allocate(
     return finder.find(view, request, mine, first_slot=first_slot)
 
 
-def _restricted(view: device_view.View, request: requests.Request) -> device_view.View:
+def _restricted(view: device_view.View, request: requests.DeviceRequest) -> device_view.View:
     """Return the view by the rules of the pod: how much core may be promised, and what it wants alone."""
     grouping = request.grouping
     if grouping.core_limit != requests.WHOLE:

@@ -8,7 +8,7 @@ remembered for each topology, because thousands of nodes share a few of them.
 
 Sets are compared in numpy, and where they are too many, a few cards are swapped as long as
 that helps. Both have an end, however a topology is wired: so many sets and rounds for all
-groups of cards among which one question looks (`among`), and what they take is charged in
+groups of cards in which one search looks (`among`), and what they take is charged in
 steps, the same whether it was remembered or not. Topologies of eight cards cost none.
 """
 
@@ -26,7 +26,7 @@ from berth_operator.scheduling.devices.search_effort import Effort
 
 # Above this many sets, a search that improves step by step takes over from comparing all.
 MOST_COMPARED: Final = 20_000
-# In all groups of one question together: sets that are compared, and rounds of swaps.
+# In all groups of one search together: sets that are compared, and rounds of swaps.
 COMPARED_TOGETHER: Final = 26_000
 ROUNDS_TOGETHER: Final = 48
 # What a step of the search is worth of this.
@@ -95,7 +95,7 @@ def _best(topology: node_topology.NodeTopology, free: int, count: int, pool: int
 
 
 def most_compared(among: int) -> int:
-    """Return how many sets of one group may be compared, where a question looks among so many groups."""
+    """Return how many sets of one group may be compared, where a search looks in so many groups."""
     return min(MOST_COMPARED, COMPARED_TOGETHER // among)
 
 

@@ -13,7 +13,7 @@ from berth_operator.scheduling.devices import device_view, requests
 from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 
 
-def class_of(view: device_view.View, request: requests.Request) -> Hashable:
+def class_of(view: device_view.View, request: requests.DeviceRequest) -> Hashable:
     """Return a node's equivalence class for a request: all that its answer depends on; None if it has none.
 
     A topology is meant, not kept: it would stay in memory as long as the answer.
@@ -33,7 +33,7 @@ def class_of(view: device_view.View, request: requests.Request) -> Hashable:
 
 
 def groups(
-    view: device_view.View, devices: Sequence[PhysicalDevice], request: requests.Request
+    view: device_view.View, devices: Sequence[PhysicalDevice], request: requests.DeviceRequest
 ) -> Iterator[tuple[int, ...]]:
     """Yield the numbers of devices that are alike, wherever they are in the node: each in one group."""
     found: dict[Hashable, list[int]] = {}
@@ -47,16 +47,16 @@ def groups(
     return map(tuple, found.values())
 
 
-def _names_devices(request: requests.Request) -> bool:
+def _names_devices(request: requests.DeviceRequest) -> bool:
     return bool(request.conditions.uuids or request.conditions.avoid_uuids)
 
 
-def _selects_labels(request: requests.Request) -> bool:
+def _selects_labels(request: requests.DeviceRequest) -> bool:
     grouping = request.grouping
     return bool(request.conditions.card_labels or grouping.labels or grouping.function_labels)
 
 
-def _measured(view: device_view.View, request: requests.Request) -> Mapping[str, int]:
+def _measured(view: device_view.View, request: requests.DeviceRequest) -> Mapping[str, int]:
     """Return what was measured free of each card, where the answer depends on it; else nothing."""
     return view.measured_free if request.conditions.free_memory_at_least else {}
 

@@ -23,7 +23,7 @@ SHARED: Final = frozenset({Reason.IN_USE, Reason.PARTLY_USED, Reason.ROOT_IN_USE
 PERHAPS_USED: Final = frozenset({Reason.OCCUPIED, Reason.WRONG_RECORD, Reason.DUPLICATE_UUID})
 
 
-def for_request(view: device_view.View, request: requests.Request) -> device_view.View:
+def for_request(view: device_view.View, request: requests.DeviceRequest) -> device_view.View:
     """Return a view in which no device is to be given that a request does not have to itself."""
     if not request.grouping.exclusive:
         return view

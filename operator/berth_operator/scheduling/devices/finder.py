@@ -43,7 +43,7 @@ NOWHERE: Final = scopes.Choice(0, 0)
 
 
 def find(
-    view: device_view.View, request: requests.Request, effort: Effort, *, first_slot: int | None = None
+    view: device_view.View, request: requests.DeviceRequest, effort: Effort, *, first_slot: int | None = None
 ) -> tuple[decisions.Grant, ...] | None:
     """Find devices for all containers of a pod, or None; `effort` tells whether a None was cut short."""
     if not view.open and request.need.any_device:
@@ -54,7 +54,7 @@ def find(
 
 
 def search(
-    view: device_view.View, request: requests.Request, effort: Effort
+    view: device_view.View, request: requests.DeviceRequest, effort: Effort
 ) -> tuple[decisions.Grant, ...] | None:
     """Find devices by the exact search, whether or not there is a shorter way."""
     if _pieces(request) > MOST_PIECES or effort.cut_short:
@@ -74,13 +74,13 @@ def search(
     return grants.grants_of(problem, solved)
 
 
-def steps_to_read(view: device_view.View, request: requests.Request) -> int:
+def steps_to_read(view: device_view.View, request: requests.DeviceRequest) -> int:
     """Return how many steps it costs to ask each device of a node for each thing that is asked."""
     asks = sum(len(container.asks) for container in request.containers)
     return asks * len((*view.device.cards, *view.device.others)) // ASKED_PER_STEP
 
 
-def _pieces(request: requests.Request) -> int:
+def _pieces(request: requests.DeviceRequest) -> int:
     asks = (ask for container in request.containers for ask in container.asks)
     return sum(ask.count for ask in asks if isinstance(ask, requests.Replicas | requests.Instances))
 
@@ -163,7 +163,7 @@ def _groups(problem: packing_problems.NodeProblem, scope: Scope) -> list[int]:
 # ---------------------------------------------------------------- holding no more than needed
 
 
-def _borrows(request: requests.Request) -> bool:
+def _borrows(request: requests.DeviceRequest) -> bool:
     """Return whether init containers should rather borrow than take more; spread replicas want many cards."""
     asks = [ask for container in request.containers if not container.runs for ask in container.asks]
     spread = request.grouping.spread_replicas and any(isinstance(ask, requests.Replicas) for ask in asks)
@@ -199,7 +199,7 @@ def _with_fewer(
     return next((fewer for fewer in tries if fewer is not None), None)
 
 
-def _cards_for(problem: packing_problems.NodeProblem, request: requests.Request, effort: Effort) -> int:
+def _cards_for(problem: packing_problems.NodeProblem, request: requests.DeviceRequest, effort: Effort) -> int:
     """Count the cards that another request to the same node would take."""
     other = packing_problems.NodeProblem(problem.view, request)
     together = next((types for types in other.types_together if device_facts.GPU in types), None)

@@ -55,7 +55,7 @@ class Roles:
 NO_ROLES: Final = Roles()
 
 
-def roles(request: requests.Request) -> Roles:
+def roles(request: requests.DeviceRequest) -> Roles:
     """Return who leads and who follows."""
     joint = request.grouping.joint or request.grouping.joint_wish
     if len(joint) <= 1:

@@ -1,6 +1,6 @@
 """From a request and the devices of one node to packing problems that the exact search can solve.
 
-A NodeProblem is read once for each question: the spots that the node's devices offer, and the asks as items
+A NodeProblem is read once for each request: the spots that the node's devices offer, and the asks as items
 with all spots that would do for each. Types of device that have nothing to do with each other become problems
 of their own, so that a node without a free NIC is not tried with every set of cards; types that are asked
 jointly stay together. The problem of the cards is built again for each set of whole cards and each group of
@@ -40,10 +40,10 @@ LEAST_CHOICE_FIRST: Final = (requests.Gpus, requests.Instances, requests.Replica
 
 @dataclasses.dataclass(frozen=True)
 class NodeProblem:
-    """One question to one node, laid out: the view, the request, and its joint types."""
+    """One request to one node, laid out: the view, the request, and its joint types."""
 
     view: device_view.View
-    request: requests.Request
+    request: requests.DeviceRequest
 
     @functools.cached_property
     def cards(self) -> tuple[PhysicalDevice, ...]:
@@ -196,7 +196,7 @@ def _meets(view: device_view.View, card: PhysicalDevice, asked: requests.Conditi
 
 
 def selectable_cards_of(
-    view: device_view.View, cards: tuple[PhysicalDevice, ...], request: requests.Request
+    view: device_view.View, cards: tuple[PhysicalDevice, ...], request: requests.DeviceRequest
 ) -> scopes.SelectableCards:
     """Read which cards a request could take whole, and whether they must be a partition."""
     selectable, grouping = read_selectable_cards(view, cards, request.conditions), request.grouping
@@ -355,11 +355,10 @@ def _need(problem: NodeProblem, device: PhysicalDevice, ask: requests.Ask) -> Am
     return 1, 0
 
 
-def count_of_every(view: device_view.View, ask: requests.OtherDevices, request: requests.Request) -> int:
-    """Count the devices that an ask for every one must get: those that suit and are well, used or not.
-
-    They are one at least, so that none is not enough.
-    """
+def count_of_every(
+    view: device_view.View, ask: requests.OtherDevices, request: requests.DeviceRequest
+) -> int:
+    """Count the devices that an ask for every one must get: those that suit and are well, at least one."""
     found = sum(
         (device.trouble is None or device.trouble in exclusivity.SHARED)
         and verdicts.unfit(device, ask, request.conditions, grouping=request.grouping) is None

@@ -240,7 +240,7 @@ NO_GROUPING: Final = Grouping()
 
 
 @dataclasses.dataclass(frozen=True)
-class Request:
+class DeviceRequest:
     """What all containers of a pod ask, in the order in which they start."""
 
     containers: tuple[ContainerRequest, ...] = ()
@@ -263,7 +263,7 @@ class Request:
         return bool(self.containers)
 
 
-NO_DEVICES: Final = Request()
+NO_DEVICES: Final = DeviceRequest()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -313,7 +313,7 @@ class Need:
         return max(self.whole, *counts, -(-self.core // self.core_limit), -(-self.ratio // WHOLE), 0)
 
 
-def need_of(request: Request) -> Need:
+def need_of(request: DeviceRequest) -> Need:
     """Sum a request up: containers that run together add, the others only raise the maximum."""
     asks = [ask for one in request.containers for ask in one.asks]
     shares = tuple(ask for ask in asks if isinstance(ask, Gpus) and not ask.whole)
@@ -384,7 +384,7 @@ def _contains(one: Gpus, other: Gpus) -> bool:
     return all(amount >= wanted for amount, wanted in zip(one.figures, other.figures, strict=True))
 
 
-def only_ask(request: Request) -> Gpus | None:
+def only_ask(request: DeviceRequest) -> Gpus | None:
     """Return what one container asks, if it is whole cards or a share of one card and no more is asked."""
     asks = request.containers[0].asks if len(request.containers) == 1 else ()
     ask = asks[0] if len(asks) == 1 else None

@@ -46,7 +46,7 @@ class Effort:
 
     @contextlib.contextmanager
     def part(self, most: int) -> Iterator["Effort"]:
-        """Yield an effort of so many of the steps at most, for one of several questions."""
+        """Yield an effort of so many of the steps at most, for one of several requests."""
         steps = min(most, self.left)
         part = Effort(steps, self.expired)
         yield part

@@ -57,7 +57,7 @@ class Shortfall:
 
 def explain(
     view: device_view.View,
-    request: requests.Request,
+    request: requests.DeviceRequest,
     *,
     undecided: bool = False,
     effort: Effort | None = None,
@@ -80,7 +80,7 @@ def explain(
     return dataclasses.replace(found, never=never, lasting=lasting)
 
 
-def _lasting(view: device_view.View, request: requests.Request, effort: Effort) -> Reason | None:
+def _lasting(view: device_view.View, request: requests.DeviceRequest, effort: Effort) -> Reason | None:
     """Return what about the combination keeps a pod out even with nothing used; None where one ask does."""
     empty = emptied(view)
     if next(_of_single_asks(empty, request), None) is not None:
@@ -88,13 +88,13 @@ def _lasting(view: device_view.View, request: requests.Request, effort: Effort) 
     return _of_combination(empty, request, effort, never=True).reason
 
 
-def _fits(view: device_view.View, request: requests.Request, effort: Effort) -> bool | None:
+def _fits(view: device_view.View, request: requests.DeviceRequest, effort: Effort) -> bool | None:
     """Return whether a request finds a place; None where the search was cut short."""
     found = finder.find(view, request, effort) is not None
     return None if effort.cut_short and not found else found
 
 
-def left_out(view: device_view.View, request: requests.Request) -> tuple[verdicts.Verdict, ...]:
+def left_out(view: device_view.View, request: requests.DeviceRequest) -> tuple[verdicts.Verdict, ...]:
     """List the devices that an ask for every one would get, if only they were well."""
     asks = {ask for one in request.containers for ask in one.asks if isinstance(ask, requests.OtherDevices)}
     judged = {
@@ -120,7 +120,7 @@ def emptied(view: device_view.View) -> device_view.View:
 # ---------------------------------------------------------------- one ask by itself
 
 
-def _of_single_asks(view: device_view.View, request: requests.Request) -> Iterator[Shortfall]:
+def _of_single_asks(view: device_view.View, request: requests.DeviceRequest) -> Iterator[Shortfall]:
     suits: set[requests.Ask] = set()
     for container in request.containers:
         for ask in container.asks:
@@ -130,7 +130,7 @@ def _of_single_asks(view: device_view.View, request: requests.Request) -> Iterat
                 yield dataclasses.replace(shortfall, container=container.name)
 
 
-def _of_ask(view: device_view.View, request: requests.Request, ask: requests.Ask) -> Shortfall | None:
+def _of_ask(view: device_view.View, request: requests.DeviceRequest, ask: requests.Ask) -> Shortfall | None:
     devices = _devices(view, ask)
     if not (count := _wanted(view, request, ask)):
         return None
@@ -153,13 +153,15 @@ def _devices(view: device_view.View, ask: requests.Ask) -> list[PhysicalDevice]:
     return list(packing_problems.in_order(view.device.cards))
 
 
-def _wanted(view: device_view.View, request: requests.Request, ask: requests.Ask) -> int:
+def _wanted(view: device_view.View, request: requests.DeviceRequest, ask: requests.Ask) -> int:
     if isinstance(ask, requests.OtherDevices) and ask.every:
         return packing_problems.count_of_every(view, ask, request)
     return ask.count
 
 
-def _units(view: device_view.View, card: PhysicalDevice, ask: requests.Ask, request: requests.Request) -> int:
+def _units(
+    view: device_view.View, card: PhysicalDevice, ask: requests.Ask, request: requests.DeviceRequest
+) -> int:
     """Count what a card that suits has to give to an ask: itself, its instances or its replicas."""
     if isinstance(ask, requests.Instances):
         free = verdicts.free_instances(view, card, request.conditions)
@@ -171,7 +173,7 @@ def _nearest(
     devices: Sequence[PhysicalDevice],
     judged: Sequence[verdicts.Verdict | None],
     ask: requests.Ask,
-    request: requests.Request,
+    request: requests.DeviceRequest,
     count: int,
 ) -> Reason:
     """Find the first stage at which too few devices are left, and the most frequent reason of it."""
@@ -215,7 +217,7 @@ def _type(ask: requests.Ask) -> str:
 
 
 def _of_combination(
-    view: device_view.View, request: requests.Request, effort: Effort, *, never: bool
+    view: device_view.View, request: requests.DeviceRequest, effort: Effort, *, never: bool
 ) -> Shortfall:
     """Ask again with less and less, until it fits: what was given up last is the reason."""
     selectable = packing_problems.selectable_cards_of(
@@ -233,7 +235,7 @@ def _of_combination(
     return Shortfall(reason, wanted=wanted, found=_found(view, request, selectable, reason))
 
 
-def _lacking_type(view: device_view.View, request: requests.Request, effort: Effort) -> str:
+def _lacking_type(view: device_view.View, request: requests.DeviceRequest, effort: Effort) -> str:
     """Return the type whose devices do not even suffice for the asks for them alone; empty for cards."""
     types = sorted({_type(ask) for one in request.containers for ask in one.asks})
     for kind in types if len(types) > 1 else ():  # A single type is the one.
@@ -248,8 +250,8 @@ def _lacking_type(view: device_view.View, request: requests.Request, effort: Eff
 
 
 def _relaxed(
-    view: device_view.View, request: requests.Request, selectable: scopes.SelectableCards
-) -> Iterator[tuple[Reason, device_view.View, requests.Request]]:
+    view: device_view.View, request: requests.DeviceRequest, selectable: scopes.SelectableCards
+) -> Iterator[tuple[Reason, device_view.View, requests.DeviceRequest]]:
     grouping = request.grouping
     if view.withheld:
         view = view._replace(withheld=0)
@@ -273,7 +275,10 @@ def _relaxed(
 
 
 def _found(
-    view: device_view.View, request: requests.Request, selectable: scopes.SelectableCards, reason: Reason
+    view: device_view.View,
+    request: requests.DeviceRequest,
+    selectable: scopes.SelectableCards,
+    reason: Reason,
 ) -> int:
     """Count the unused cards that the demand at fault leaves to choose from."""
     scope = request.grouping.scope

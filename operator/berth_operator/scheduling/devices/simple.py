@@ -22,7 +22,7 @@ from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 from berth_operator.scheduling.devices.search_effort import Effort
 
 
-def ask_of(request: requests.Request) -> requests.Gpus | None:
+def ask_of(request: requests.DeviceRequest) -> requests.Gpus | None:
     """Return the only ask of a request that needs no search; of whole cards, sets are compared."""
     ask = requests.only_ask(request)
     return ask if ask is not None and (ask.whole or not request.grouping.bound) else None
@@ -30,7 +30,7 @@ def ask_of(request: requests.Request) -> requests.Gpus | None:
 
 def find(
     view: device_view.View,
-    request: requests.Request,
+    request: requests.DeviceRequest,
     ask: requests.Gpus,
     *,
     effort: Effort,
@@ -58,7 +58,7 @@ def _share(view: device_view.View, card: PhysicalDevice, ask: requests.Gpus) -> 
 def _whole_cards(
     view: device_view.View,
     cards: tuple[PhysicalDevice, ...],
-    request: requests.Request,
+    request: requests.DeviceRequest,
     count: int,
     effort: Effort,
 ) -> int | None:
@@ -79,7 +79,7 @@ def _whole_cards(
 def _card_for_share(
     view: device_view.View,
     cards: tuple[PhysicalDevice, ...],
-    request: requests.Request,
+    request: requests.DeviceRequest,
     ask: requests.Gpus,
     first_slot: int | None,
 ) -> int | None:

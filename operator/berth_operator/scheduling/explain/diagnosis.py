@@ -85,12 +85,12 @@ def _withholding(info: node_info.NodeInfo, seen: Finding) -> list[str]:
     return []
 
 
-def _missing_devices(request: requests.Request, shortfall: allocator.Shortfall) -> Iterator[Deficit]:
+def _missing_devices(request: requests.DeviceRequest, shortfall: allocator.Shortfall) -> Iterator[Deficit]:
     if shortfall.found < shortfall.wanted:
         yield Deficit(_name(request, shortfall), Unit.PIECES, shortfall.wanted, shortfall.found)
 
 
-def _name(request: requests.Request, shortfall: allocator.Shortfall) -> str:
+def _name(request: requests.DeviceRequest, shortfall: allocator.Shortfall) -> str:
     """Return the name of what is lacking, as the counted reasons spell it."""
     asks = {type(ask) for one in request.containers if one.name == shortfall.container for ask in one.asks}
     if not shortfall.detail:

@@ -7,7 +7,7 @@ never take the pod or whose devices are given to no pod just now.
 import dataclasses
 from collections.abc import Iterable, Iterator
 
-from berth_operator.scheduling import gpu_units, questions
+from berth_operator.scheduling import gpu_units, signatures
 from berth_operator.scheduling.changes import Scenario
 from berth_operator.scheduling.constraints import cards, reasons, registry, taints_and_affinity
 from berth_operator.scheduling.constraints.query import Query
@@ -75,9 +75,9 @@ def _obstacles(survey: node_survey.NodeSurvey, row: int, before: Scenario) -> It
     yield from _of_devices(survey, before)
     elsewhere = dataclasses.replace(survey.demand, node_selection=facts.ANYWHERE)
     rows = slice(row, row + 1)
-    query = Query(survey.inventory, rows, questions.of(requests.NO_DEVICES, elsewhere))
+    query = Query(survey.inventory, rows, signatures.of(requests.NO_DEVICES, elsewhere))
     for constraint in registry.CONSTRAINTS:
-        if constraint is not taints_and_affinity.CONSTRAINT and constraint.applies_to(query.question):
+        if constraint is not taints_and_affinity.CONSTRAINT and constraint.applies_to(query.signature):
             for objection in (*constraint.unresolvable(query), *constraint.resolvable(query)):
                 if objection.nodes[0]:
                     yield objection.reason, objection.detail
@@ -92,8 +92,8 @@ def _of_devices(survey: node_survey.NodeSurvey, before: Scenario) -> Iterator[No
         before, node=facts.Node(before.node.name), device=device, agent_not_ready=False, quarantine=""
     )
     copy = trials.inventory_of(survey, well)
-    by_name = facts.Demand(device_resources=survey.demand.device_resources)
-    table = reasons.evaluate(copy, questions.of(survey.request, by_name), {})
+    by_name = facts.NodeDemand(device_resources=survey.demand.device_resources)
+    table = reasons.evaluate(copy, signatures.of(survey.request, by_name), {})
     info = copy.infos[0]
     if table.reason_index[0]:
         yield list(table.node_reasons)[int(table.reason_index[0]) - 1]

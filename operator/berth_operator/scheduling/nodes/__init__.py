@@ -1,1 +1,1 @@
-"""Which nodes, apart from cards: the questions that every scheduler must ask."""
+"""Which nodes, apart from cards: what every scheduler has to know of a pod and of a node."""

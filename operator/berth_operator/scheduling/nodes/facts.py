@@ -325,7 +325,7 @@ class PodClaim:
 
 @values.quickly_made
 @dataclasses.dataclass(frozen=True, slots=True)
-class Demand:
+class NodeDemand:
     """What a pod asks of a node apart from cards.
 
     `amounts` must be left on the node. `device_resources` are extended resources such as nvidia.com/gpu
@@ -337,8 +337,8 @@ class Demand:
     `preferred` are the terms of its preferred node affinity, and `preferred_pods` is what it would
     rather have of other pods; None for nothing. `images` has one name for each container, and
     `volume_images` one for each volume that is an image; `controller` is what has made it, if that spreads
-    its pods by default. These are not compared, because they only choose between nodes when a question has
-    been answered, and so pods that differ in them share the answer.
+    its pods by default. These are not compared, because they only choose between nodes that pass the filters,
+    and so pods that differ in them have the same signature.
     """
 
     amounts: Amounts = ()
@@ -383,4 +383,4 @@ class Demand:
         return self.node_selection.size + terms + sum(map(len, lists)) + others
 
 
-NO_DEMAND: Final = Demand()
+NO_DEMAND: Final = NodeDemand()

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from berth_operator.scheduling import node_table, questions
+from berth_operator.scheduling import node_table, signatures
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
@@ -18,9 +18,9 @@ from berth_operator.scheduling.preferences.preference import Preference
 BALANCED: Final = (facts.CPU, facts.MEMORY)
 
 
-def applies_to(_: Inventory, question: questions.Question) -> bool:
+def applies_to(_: Inventory, signature: signatures.Signature) -> bool:
     """Whether a pod without devices asks for cpu or memory."""
-    return not question.need.any_device and any(name in BALANCED for name, _ in question.demand.amounts)
+    return not signature.need.any_device and any(name in BALANCED for name, _ in signature.demand.amounts)
 
 
 def raw(query: Query) -> node_table.Scores:
@@ -33,7 +33,7 @@ def raw(query: Query) -> node_table.Scores:
 def _used_part(query: Query, name: str) -> node_table.Scores:
     column = query.table.resources.of[name]
     total, left = (one[query.rows, column] for one in (query.table.allocatable, query.table.left))
-    used = total - left + dict(query.question.demand.amounts).get(name, 0)
+    used = total - left + dict(query.signature.demand.amounts).get(name, 0)
     part: node_table.Scores = np.clip(used / np.maximum(total, 1), 0, 1)
     return part
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from berth_operator.scheduling import node_table, questions
+from berth_operator.scheduling import node_table, signatures
 from berth_operator.scheduling.constraints import registry as constraints
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.inventory import Inventory
@@ -27,17 +27,17 @@ TIE: Final = BEST / (1 << fragmentation.ALL - fragmentation.SPARE) / 2
 
 
 def chooser(
-    inventory: Inventory, question: questions.Question, cached: CachedScores
+    inventory: Inventory, signature: signatures.Signature, cached: CachedScores
 ) -> Callable[[], int | np.intp]:
     """Return a function that finds the position of the best node each time that it is called.
 
     Where nothing is preferred, that is the node with the best score.
     """
-    of_this_pod = registry.of_each_pod(inventory, question, cached.policy.preferences)
+    of_this_pod = registry.of_each_pod(inventory, signature, cached.policy.preferences)
     if not (of_this_pod or cached.preferences):
         return cached.score.argmax
-    points = _points(inventory, question, cached, of_this_pod)
-    strategy = _strategy_weight(question, cached.policy.preferences)
+    points = _points(inventory, signature, cached, of_this_pod)
+    strategy = _strategy_weight(signature, cached.policy.preferences)
 
     def best() -> int | np.intp:
         totals = strategy * cached.score + points
@@ -47,13 +47,13 @@ def chooser(
     return best
 
 
-def _strategy_weight(question: questions.Question, weights: PreferenceWeights) -> int:
-    return weights.strategy if question.need.any_device else weights.strategy_without_devices
+def _strategy_weight(signature: signatures.Signature, weights: PreferenceWeights) -> int:
+    return weights.strategy if signature.need.any_device else weights.strategy_without_devices
 
 
 def _points(
     inventory: Inventory,
-    question: questions.Question,
+    signature: signatures.Signature,
     cached: CachedScores,
     of_this_pod: Iterable[Preference],
 ) -> node_table.Scores:
@@ -61,9 +61,9 @@ def _points(
     weights = cached.policy.preferences
     # Where nothing is remembered beside the scores, no pod has a device search, which alone excludes more.
     passes = _passing(
-        inventory, question, cached.score != IMPOSSIBLE if cached.feasible is None else cached.feasible
+        inventory, signature, cached.score != IMPOSSIBLE if cached.feasible is None else cached.feasible
     )
-    query = Query(inventory, inventory.all_rows, question)
+    query = Query(inventory, inventory.all_rows, signature)
     stated, unstated, most = np.zeros(len(cached.score)), np.zeros(len(cached.score)), 0
     for one in (*map(registry.BY_NAME.__getitem__, cached.preferences), *of_this_pod):
         weight = getattr(weights, one.name)
@@ -76,7 +76,7 @@ def _points(
         else:
             unstated += weight * parts
             most += weight
-    share = _share_of_unstated(weights, _strategy_weight(question, weights), most)
+    share = _share_of_unstated(weights, _strategy_weight(signature, weights), most)
     points: node_table.Scores = BEST * stated + share * unstated
     return points
 
@@ -87,11 +87,13 @@ def _by_position(inventory: Inventory, raw: node_table.Scores) -> node_table.Sco
     return figures
 
 
-def _passing(inventory: Inventory, question: questions.Question, passes: node_table.Mask) -> node_table.Mask:
+def _passing(
+    inventory: Inventory, signature: signatures.Signature, passes: node_table.Mask
+) -> node_table.Mask:
     """Return which nodes pass the filters, those that ask about pods elsewhere included, by position."""
-    if question.demand.other_pods is None:
+    if signature.demand.other_pods is None:
         return passes
-    mask = constraints.passes_inter_pod_filters(Query(inventory, inventory.all_rows, question))
+    mask = constraints.passes_inter_pod_filters(Query(inventory, inventory.all_rows, signature))
     if mask is None:
         return passes
     found = passes.copy()
@@ -111,7 +113,7 @@ def _parts(
         return parts
     positions = query.inventory.name_positions()
     rows = np.flatnonzero(passes[positions])
-    found = one.raw(Query(query.inventory, rows, query.question))
+    found = one.raw(Query(query.inventory, rows, query.signature))
     parts[positions[rows]] = one.normalised(found)
     return parts
 

@@ -1,7 +1,7 @@
 """Spread by default: pods of one controller that say nothing of it, over nodes and zones.
 
 As by kube-scheduler, the figures are those of soft spread (`spread`) by two constraints, but a node that
-lacks the label of one is not charged for that one. Pods that share a question may belong to different
+lacks the label of one is not charged for that one. Pods that share a signature may belong to different
 controllers, so this is asked of each pod. Of a pod that asks for devices the strategy says where it is best.
 """
 
@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from berth_operator.scheduling import node_table, questions
+from berth_operator.scheduling import node_table, signatures
 from berth_operator.scheduling.constraints import topologies
 from berth_operator.scheduling.constraints.constraint import DependsOn
 from berth_operator.scheduling.constraints.query import Query
@@ -25,10 +25,10 @@ CONSTRAINTS: Final = tuple(
 )
 
 
-def applies_to(_: Inventory, question: questions.Question) -> bool:
+def applies_to(_: Inventory, signature: signatures.Signature) -> bool:
     """Whether the pod has a controller that spreads its pods, asks for no device, and does not say how."""
-    demand = question.demand
-    if not demand.controller or question.need.any_device:
+    demand = signature.demand
+    if not demand.controller or signature.need.any_device:
         return False
     required, preferred = demand.other_pods, demand.preferred_pods
     return not ((required is not None and required.spread) or (preferred is not None and preferred.spread))
@@ -47,7 +47,7 @@ def raw(query: Query) -> node_table.Scores:
 
 def _pods_by_row(query: Query) -> node_table.Numbers:
     counts = np.zeros(query.inventory.size, dtype=np.int64)
-    rows = query.inventory.pods.replicas.rows(query.question.demand.controller)
+    rows = query.inventory.pods.replicas.rows(query.signature.demand.controller)
     counts[np.fromiter(rows, np.int64, len(rows))] = np.fromiter(rows.values(), np.int64, len(rows))
     return counts
 

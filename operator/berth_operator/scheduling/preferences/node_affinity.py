@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from berth_operator.scheduling import node_table, questions
+from berth_operator.scheduling import node_table, signatures
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import affinity, facts
@@ -16,14 +16,14 @@ from berth_operator.scheduling.preferences.preference import Preference, of_the_
 FEW: Final = 8  # Nodes that are asked one by one; for more, columns of all labels are faster.
 
 
-def applies_to(_: Inventory, question: questions.Question) -> bool:
+def applies_to(_: Inventory, signature: signatures.Signature) -> bool:
     """Whether the pod has preferred terms."""
-    return bool(question.demand.preferred)
+    return bool(signature.demand.preferred)
 
 
 def raw(query: Query) -> node_table.Scores:
     """Return for each node the weights of the terms that it meets."""
-    preferred, inventory = query.question.demand.preferred, query.inventory
+    preferred, inventory = query.signature.demand.preferred, query.inventory
     if query.height <= FEW:
         infos = (inventory.infos[row] for row in np.arange(inventory.size)[query.rows].tolist())
         nodes = [info.node if info is not None else None for info in infos]

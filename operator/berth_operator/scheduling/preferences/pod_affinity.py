@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from berth_operator.scheduling import node_table, questions
+from berth_operator.scheduling import node_table, signatures
 from berth_operator.scheduling.constraints import topologies
 from berth_operator.scheduling.constraints.constraint import DependsOn
 from berth_operator.scheduling.constraints.query import Query
@@ -20,15 +20,15 @@ from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.preferences.preference import Preference, between_least_and_most
 
 
-def applies_to(_: Inventory, question: questions.Question) -> bool:
+def applies_to(_: Inventory, signature: signatures.Signature) -> bool:
     """Whether the pod has such a term, or a pod on a node has one that means it."""
-    preferred = question.demand.preferred_pods
+    preferred = signature.demand.preferred_pods
     return preferred is not None and bool(preferred.terms or preferred.of_others)
 
 
 def raw(query: Query) -> node_table.Scores:
     """Return for each node the weights of the terms, as often as pods are nearby that they mean."""
-    preferred, pods = query.question.demand.preferred_pods or facts.PreferredPods(), query.inventory.pods
+    preferred, pods = query.signature.demand.preferred_pods or facts.PreferredPods(), query.inventory.pods
     found = np.zeros(query.height)
     for one in preferred.terms:
         found += _weights(query, one, topologies.counts(query, one.term.selector))

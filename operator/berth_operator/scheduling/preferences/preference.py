@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from berth_operator.scheduling import node_table, questions
+from berth_operator.scheduling import node_table, signatures
 from berth_operator.scheduling.constraints.constraint import DependsOn
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.inventory import Inventory
@@ -42,12 +42,12 @@ class Preference:
     query, and `normalised` makes parts from 0 to 1 of the figures of all nodes that pass the filters. The
     figures of one that depends on the NODE alone are remembered with the scores; those of one that depends on
     the CLUSTER are asked anew each time, of the nodes that pass the filters. With `of_each_pod` pods with the
-    same question may have other figures. `stated` is whether people say so, of the pod or of a node: then it
+    same signature may have other figures. `stated` is whether people say so, of the pod or of a node: then it
     counts before what nobody has said.
     """
 
     name: str
-    applies_to: Callable[[Inventory, questions.Question], bool]
+    applies_to: Callable[[Inventory, signatures.Signature], bool]
     raw: Callable[[Query], node_table.Scores]
     normalised: Callable[[node_table.Scores], node_table.Scores] = as_it_is
     depends_on: DependsOn = DependsOn.NODE

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from berth_operator.scheduling import questions
+from berth_operator.scheduling import signatures
 from berth_operator.scheduling.constraints.constraint import DependsOn
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.policy import PreferenceWeights
@@ -35,23 +35,23 @@ _BESIDE_OTHERS: Final = tuple(one for one in PREFERENCES if one.beside_others)
 _OF_EACH_POD: Final = tuple(one for one in PREFERENCES if one.of_each_pod)
 
 
-def shared_by_question(
-    inventory: Inventory, question: questions.Question, weights: PreferenceWeights
+def shared_by_signature(
+    inventory: Inventory, signature: signatures.Signature, weights: PreferenceWeights
 ) -> tuple[str, ...]:
-    """Return the names of the preferences that count for all pods with this question."""
-    found = [one for one in _REMEMBERED if one.applies_to(inventory, question)]
+    """Return the names of the preferences that count for all pods with this signature."""
+    found = [one for one in _REMEMBERED if one.applies_to(inventory, signature)]
     if weights.unstated or found:
-        found += [one for one in _BESIDE_OTHERS if one.applies_to(inventory, question)]
+        found += [one for one in _BESIDE_OTHERS if one.applies_to(inventory, signature)]
     return tuple(one.name for one in found if getattr(weights, one.name))
 
 
 def of_each_pod(
-    inventory: Inventory, question: questions.Question, weights: PreferenceWeights
+    inventory: Inventory, signature: signatures.Signature, weights: PreferenceWeights
 ) -> list[Preference]:
-    """Return the preferences that count for this pod, and perhaps not for others with the same question."""
+    """Return the preferences that count for this pod, and perhaps not for others with the same signature."""
     found = []
     for one in _OF_EACH_POD:
-        if one.applies_to(inventory, question) and getattr(weights, one.name):
+        if one.applies_to(inventory, signature) and getattr(weights, one.name):
             found.append(one)  # noqa: PERF401  # a comprehension is one more call, in each decision
     return found
 

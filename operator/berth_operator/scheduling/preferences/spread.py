@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from berth_operator.scheduling import node_table, questions
+from berth_operator.scheduling import node_table, signatures
 from berth_operator.scheduling.constraints import topologies, topology_spread
 from berth_operator.scheduling.constraints.constraint import DependsOn
 from berth_operator.scheduling.constraints.query import Query
@@ -25,20 +25,20 @@ HOST: Final = "kubernetes.io/hostname"
 NO_LABEL: Final = -1.0  # Of a node that lacks a label; no other figure is below zero.
 
 
-def asked(question: questions.Question) -> tuple[facts.SpreadConstraint, ...]:
+def asked(signature: signatures.Signature) -> tuple[facts.SpreadConstraint, ...]:
     """Return the constraints of the pod that may be missed."""
-    preferred = question.demand.preferred_pods
+    preferred = signature.demand.preferred_pods
     return preferred.spread if preferred is not None else ()
 
 
-def applies_to(_: Inventory, question: questions.Question) -> bool:
+def applies_to(_: Inventory, signature: signatures.Signature) -> bool:
     """Whether the pod has such a constraint."""
-    return bool(asked(question))
+    return bool(asked(signature))
 
 
 def raw(query: Query) -> node_table.Scores:
     """Return how much speaks against each node, for the nodes that pass the filters."""
-    constraints = asked(query.question)
+    constraints = asked(query.signature)
     domains = [topologies.domains(query, one.topology_key) for one in constraints]
     labelled = np.logical_and.reduce([of_rows[query.rows] != topologies.NO_DOMAIN for of_rows in domains])
     found = np.zeros(query.height)

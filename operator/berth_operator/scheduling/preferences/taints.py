@@ -5,21 +5,21 @@ from typing import Final
 
 import numpy as np
 
-from berth_operator.scheduling import node_table, questions
+from berth_operator.scheduling import node_table, signatures
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts, taints
 from berth_operator.scheduling.preferences.preference import Preference, below_the_most
 
 
-def applies_to(inventory: Inventory, _: questions.Question) -> bool:
+def applies_to(inventory: Inventory, _: signatures.Signature) -> bool:
     """Whether any node has such a taint."""
     return bool(inventory.preference_index.soft_tainted)
 
 
 def raw(query: Query) -> node_table.Scores:
     """Return how many such taints of each node the pod does not tolerate."""
-    tolerations, inventory = query.question.demand.node_selection.tolerations, query.inventory
+    tolerations, inventory = query.signature.demand.node_selection.tolerations, query.inventory
     counts = np.zeros(query.height)
     known: dict[facts.Taint, bool] = {}  # Many nodes have the same taints.
     for at, row in enumerate(np.arange(inventory.size)[query.rows].tolist()):

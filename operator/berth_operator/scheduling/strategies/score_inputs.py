@@ -1,6 +1,6 @@
-"""What a strategy sees: a question, and the numbers of the nodes it is put to.
+"""What a strategy sees: the signature of a pod, and the numbers of some nodes.
 
-Arrays have one entry for each node in question, matrices one column more for each card.
+Arrays have one entry for each of the nodes, matrices one column more for each card.
 All quantities are those before the placement, in percent and bytes; `taken_core` and `taken_memory`
 return what the pod would take of all its cards together.
 """
@@ -20,7 +20,7 @@ BEST: Final = 100.0
 
 
 class ScoreInput(NamedTuple):
-    """Some nodes, and a question to them; numbers are gathered when a strategy asks for them."""
+    """Some nodes, and the signature of a pod; numbers are gathered when a strategy asks for them."""
 
     table: node_table.NodeTable
     rows: node_table.Rows

@@ -138,7 +138,7 @@ def cheapest_combination(
 def _helpful_combinations(survey: NodeSurvey, row: int, shortfalls: Shortfalls, count: int) -> list[Advice]:
     """Return all sets of this many changes that let the pod in on one node."""
     before, shortfall = trials.scenario_of(survey, row), shortfalls.get(row)
-    query = Query(survey.inventory, np.array([row]), survey.query.question)
+    query = Query(survey.inventory, np.array([row]), survey.query.signature)
     proposals = [
         *registry.remedies(before, shortfall),
         *registry.relaxations(survey.request, query, [shortfall] if shortfall else []),

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from berth_operator.scheduling import changes, gpu_units, node_table, questions
+from berth_operator.scheduling import changes, gpu_units, node_table, signatures
 from berth_operator.scheduling.constraints import registry
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.devices import allocator, requests
@@ -51,28 +51,28 @@ class FeasibilityChecker:
             return NOT_CHECKED
         inventory = self._inventory
         self._budget.spend_on_filters(scenario, inventory.size)
-        question = questions.of(scenario.request, scenario.demand)
-        found = self._feasible_for(question, among)
-        for other in gpu_units.variants(inventory.table, question):
+        signature = signatures.of(scenario.request, scenario.demand)
+        found = self._feasible_for(signature, among)
+        for other in gpu_units.variants(inventory.table, signature):
             more = self._feasible_for(other, among)
             rows = sorted(found.rows + more.rows, key=inventory.name_positions().__getitem__)
             found = FeasibleNodes(tuple(rows), found.exact and more.exact)
         return found
 
-    def _feasible_for(self, question: questions.Question, among: node_table.Mask | None) -> FeasibleNodes:
-        """Return which of these nodes would take the pod, by one question."""
-        inventory, request = self._inventory, question.request
-        mask = registry.feasible(Query(inventory, inventory.all_rows, question))
+    def _feasible_for(self, signature: signatures.Signature, among: node_table.Mask | None) -> FeasibleNodes:
+        """Return which of these nodes would take the pod, with one signature."""
+        inventory, request = self._inventory, signature.request
+        mask = registry.feasible(Query(inventory, inventory.all_rows, signature))
         feasible = np.flatnonzero(mask if among is None else mask & among)
         rows = feasible[np.argsort(inventory.name_positions()[feasible])].tolist()
-        if question.need.any_device and not question.need.filters_suffice:
+        if signature.need.any_device and not signature.need.filters_suffice:
             return self._feasible_by_search(request, rows)
         # Once the allocator has confirmed one node, the filters are trusted for the rest.
-        while question.need.any_device and rows and not self._fits(request, rows[0]):
+        while signature.need.any_device and rows and not self._fits(request, rows[0]):
             del rows[0]
         return FeasibleNodes(tuple(rows))
 
-    def _feasible_by_search(self, request: requests.Request, rows: list[int]) -> FeasibleNodes:
+    def _feasible_by_search(self, request: requests.DeviceRequest, rows: list[int]) -> FeasibleNodes:
         searched, found, budget = 0, list[int](), self._budget
         for row in rows if budget.unlimited_nodes else rows[: work_budget.SEARCHES_PER_CHANGE]:
             if budget.exhausted or not (budget.searches_left or budget.unlimited_nodes):
@@ -83,6 +83,6 @@ class FeasibilityChecker:
                 found.append(row)
         return FeasibleNodes(tuple(found), exact=searched == len(rows) and not budget.exhausted)
 
-    def _fits(self, request: requests.Request, row: int, effort: Effort | None = None) -> bool:
+    def _fits(self, request: requests.DeviceRequest, row: int, effort: Effort | None = None) -> bool:
         info = self._inventory.infos[row]
         return info is not None and allocator.allocate(info.view(), request, effort=effort) is not None

@@ -18,8 +18,8 @@ from berth_operator.scheduling import (
     gpu_units,
     node_info,
     node_table,
-    questions,
     queued_pods,
+    signatures,
 )
 from berth_operator.scheduling.changes import Scenario
 from berth_operator.scheduling.constraints import reasons, registry
@@ -69,8 +69,8 @@ class NodeSurvey:
 
     inventory: Inventory
     policy: Policy
-    request: requests.Request
-    demand: facts.Demand
+    request: requests.DeviceRequest
+    demand: facts.NodeDemand
     counts: tuple[Count, ...]
     node_reasons: tuple[NodeReason | None, ...]
     reason_index: node_table.Numbers
@@ -81,8 +81,8 @@ class NodeSurvey:
 
     @property
     def query(self) -> Query:
-        """The question of the pod to all nodes."""
-        return Query(self.inventory, self.inventory.all_rows, questions.of(self.request, self.demand))
+        """The signature of the pod to all nodes."""
+        return Query(self.inventory, self.inventory.all_rows, signatures.of(self.request, self.demand))
 
     @functools.cached_property
     def feasibility(self) -> FeasibilityChecker:
@@ -95,7 +95,7 @@ class NodeSurvey:
         assert info is not None, "no node has this row"  # noqa: S101
         return info
 
-    def request_on(self, row: int) -> requests.Request:
+    def request_on(self, row: int) -> requests.DeviceRequest:
         """Return what the pod's request means on a node."""
         return gpu_units.request_on_unit(self.request, self.demand, self.node(row).view().device.gpu_unit)
 
@@ -142,8 +142,8 @@ def survey(
 ) -> NodeSurvey:
     """Return the reasons of all nodes; those not searched when the budget is exhausted are undecided."""
     inventory, request, demand = search.inventory, candidate.request, candidate.demand
-    question = questions.of(request, demand)
-    reason_table = reasons.evaluate(inventory, question, search.current_refusals(question, policy))
+    signature = signatures.of(request, demand)
+    reason_table = reasons.evaluate(inventory, signature, search.current_refusals(signature, policy))
     has_node = inventory.table.has_node[: inventory.size].copy()
     _search_passing_nodes(
         reason_table, inventory, candidate, has_node & (reason_table.reason_index == 0), budget
@@ -158,15 +158,15 @@ def survey(
         reason_index=reason_table.reason_index,
         has_node=has_node,
         never_fits=reason_table.never(),
-        gap=_gaps(inventory, question),
+        gap=_gaps(inventory, signature),
         budget=budget,
     )
 
 
-def _gaps(inventory: Inventory, question: questions.Question) -> node_table.Scores:
+def _gaps(inventory: Inventory, signature: signatures.Signature) -> node_table.Scores:
     """Return for each node its largest shortage of what the request means there."""
-    found = registry.gaps(Query(inventory, inventory.all_rows, question))
-    for other in gpu_units.variants(inventory.table, question):
+    found = registry.gaps(Query(inventory, inventory.all_rows, signature))
+    for other in gpu_units.variants(inventory.table, signature):
         gaps = registry.gaps(Query(inventory, inventory.all_rows, other))
         among = gpu_units.nodes_asked(inventory.table, inventory.all_rows, other)
         found = gaps if among is None else np.where(among, gaps, found)
@@ -224,7 +224,7 @@ def _searched_reason(
 
 
 def search_node(
-    view: device_view.View, request: requests.Request, budget: WorkBudget
+    view: device_view.View, request: requests.DeviceRequest, budget: WorkBudget
 ) -> tuple[decisions.Grant, ...] | allocator.Shortfall:
     """Return the devices of one node for the pod or what is short, with the effort of a usual search."""
     with budget.device_search() as effort:

@@ -9,7 +9,7 @@ costs as much as placing a pod.
 import collections
 import dataclasses
 
-from berth_operator.scheduling import card_loads, decisions, node_info, questions
+from berth_operator.scheduling import card_loads, decisions, node_info, signatures
 from berth_operator.scheduling.changes import Scenario
 from berth_operator.scheduling.constraints import registry
 from berth_operator.scheduling.constraints.query import Query
@@ -63,7 +63,7 @@ def inventory_of(survey: NodeSurvey, scenario: Scenario) -> Inventory:
         copy.set_quarantine(scenario.device.node, scenario.quarantine)
     for hold in scenario.holds:
         copy.charge(hold)
-    if questions.needs_free_memory(scenario.request):
+    if signatures.needs_free_memory(scenario.request):
         card_loads.copy_unallocated_use(survey.inventory, copy, scenario.node.name)
     return copy
 
@@ -73,26 +73,26 @@ def place(survey: NodeSurvey, scenario: Scenario) -> decisions.Placement | None:
 
     What the pod requires of other pods is asked of the real inventory, since the copy has one node only.
     """
-    question = questions.of(scenario.request, scenario.demand)
+    signature = signatures.of(scenario.request, scenario.demand)
     if survey.budget.exhausted:
         return None
     survey.budget.spend_on_trial(scenario)
     if scenario.demand.other_pods is not None:
-        if not passes_inter_pod_filters(survey, scenario, question):
+        if not passes_inter_pod_filters(survey, scenario, signature):
             return None
         scenario = dataclasses.replace(scenario, demand=dataclasses.replace(scenario.demand, other_pods=None))
-        question = questions.of(scenario.request, scenario.demand)
+        signature = signatures.of(scenario.request, scenario.demand)
     search = Search(inventory_of(survey, scenario))
     return search.place(
         scenario.request,
         scenario.demand,
         policy=survey.policy,
         effort=survey.budget.effort,
-        question=question,
+        signature=signature,
     )
 
 
-def passes_inter_pod_filters(survey: NodeSurvey, scenario: Scenario, question: questions.Question) -> bool:
+def passes_inter_pod_filters(survey: NodeSurvey, scenario: Scenario, signature: signatures.Signature) -> bool:
     """Whether the node suits the pod by the pods on all nodes, without those that end in the scenario."""
     inventory = survey.inventory
     info = inventory.node(scenario.node.name)
@@ -100,7 +100,7 @@ def passes_inter_pod_filters(survey: NodeSurvey, scenario: Scenario, question: q
     stay = {hold.uid for hold in scenario.holds}
     ended = [hold for hold in info.holds.values() if hold.uid not in stay]
     with inventory.pods.without(ended):
-        query = Query(inventory, slice(info.row, info.row + 1), question)
+        query = Query(inventory, slice(info.row, info.row + 1), signature)
         found = registry.passes_inter_pod_filters(query)
     return found is None or bool(found[0])
 
