@@ -21,6 +21,7 @@ SCENARIOS: Final = {
     "churn": (),
     "answers": (),
     "restart": ("--runs", "1"),
+    "agents": ("--nodes", "500", "1000"),
 }
 HELP: Final = ("-h", "--help")
 UNKNOWN: Final = 2

@@ -98,7 +98,7 @@ class BenchCluster:
         self.fleet.install()
         self.cluster.kubectl("patch", "placementpolicy", "default", "--type=merge", f"--patch={PATIENT}")
         self.nodes = [f"node-{at:05}" for at in range(count)]
-        await self._each(self._furnish_node(name) for name in self.nodes)
+        await self.each(self._furnish_node(name) for name in self.nodes)
 
     async def _furnish_node(self, name: str) -> None:
         now = dt.datetime.now(dt.UTC)
@@ -163,7 +163,7 @@ class BenchCluster:
         namespace = self.cluster.namespace("fill")
         path = f"/api/v1/namespaces/{namespace}/pods"
         pods = (pod(at, scheduler, cards=cards, percent=percent) for at in range(count))
-        await self._each(self.send("POST", path, one) for one in pods)
+        await self.each(self.send("POST", path, one) for one in pods)
         return namespace
 
     async def record(self) -> None:
@@ -173,7 +173,7 @@ class BenchCluster:
             page = await self.read(
                 "/api/v1/pods", **HAS_NODE, limit="500", **({"continue": token} if token else {})
             )
-            await self._each(map(self._record_pod, page["items"]))
+            await self.each(map(self._record_pod, page["items"]))
             if not (token := page["metadata"].get("continue", "")):
                 return
 
@@ -256,7 +256,8 @@ class BenchCluster:
                 for line in lines:
                     yield moment, json.loads(line)
 
-    async def _each(self, works: Iterable[Awaitable[None]]) -> None:
+    async def each(self, works: Iterable[Awaitable[None]]) -> None:
+        """Do some works, a few at a time."""
         todo = iter(works)
 
         async def worker() -> None:
