@@ -230,9 +230,9 @@ class Operator:
             *shown.routes(guard),
         ]
 
-    def _reason_of(self, candidate: queued_pods.Candidate) -> str:
+    def _reason_of(self, pod_info: queued_pods.PodInfo) -> str:
         """Return the reason that was written for a waiting pod; empty while we do not lead."""
-        return self._loop.reporter.reasons.last_message(candidate) if self._loop is not None else ""
+        return self._loop.reporter.reasons.last_message(pod_info) if self._loop is not None else ""
 
     async def _lead_when_elected(self, stop: asyncio.Event, background: list[asyncio.Task[Any]]) -> None:
         await self._election.start()

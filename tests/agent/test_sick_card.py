@@ -60,7 +60,7 @@ class Operator:
     def place(self, *names: str) -> set[str]:
         """Have these pods wait beside those that do; return the cards that are given now."""
         for name in names:
-            self._ledger.pod_waiting(builders.candidate(name, 1), gated=False)
+            self._ledger.pod_waiting(builders.pod_info(name, 1), gated=False)
         self._ledger.backlog.cluster_event(decisions.ClusterEvent)
         found = cycle.schedule(self._ledger.search, self._ledger.backlog, self._clock(), self._ledger.policy)
         holds = [

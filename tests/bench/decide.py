@@ -63,12 +63,12 @@ def cluster(count: int) -> Inventory:
     return inventory
 
 
-def pods(kind: str) -> Iterator[queued_pods.Candidate]:
+def pods(kind: str) -> Iterator[queued_pods.PodInfo]:
     """Return pods of one kind of request, without end."""
     request = requests.DeviceRequest((requests.ContainerRequest("main", (REQUESTS[kind],)),))
     demand = facts.NodeDemand(((facts.CPU, 4_000), (facts.MEMORY, 16 << 30), (facts.PODS, 1)))
     for at in itertools.count(1):
-        yield queued_pods.Candidate(f"{kind}-{at}", "bench", f"{kind}-{at}", request, demand)
+        yield queued_pods.PodInfo(f"{kind}-{at}", "bench", f"{kind}-{at}", request, demand)
 
 
 def fill(inventory: Inventory, part: float) -> None:

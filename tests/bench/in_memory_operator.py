@@ -81,23 +81,23 @@ class PodStatusWriter:
         """Forget a pod that waits no more."""
         self._shown.pop(uid, None)
 
-    def bound(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> None:
+    def bound(self, pod_info: queued_pods.PodInfo, placement: decisions.Placement) -> None:
         """Report that a pod has its node."""
 
     def unschedulable(
-        self, candidate: queued_pods.Candidate, message: str, *, fault: decisions.Reason | None = None
+        self, pod_info: queued_pods.PodInfo, message: str, *, fault: decisions.Reason | None = None
     ) -> None:
         """Report why a pod waits."""
         self.answers[str(fault or "waits")] += 1
-        self._shown[candidate.uid] = message
+        self._shown[pod_info.uid] = message
 
     def shown_message(self, uid: str) -> str:
         """Return what a pod shows."""
         return self._shown.get(uid, "")
 
-    def not_bound(self, candidate: queued_pods.Candidate, message: str) -> None:
+    def not_bound(self, pod_info: queued_pods.PodInfo, message: str) -> None:
         """Report that a bind was not carried out."""
-        raise AssertionError(f"{candidate.title}: {message}")
+        raise AssertionError(f"{pod_info.title}: {message}")
 
 
 class Writer(writers.Lead):
@@ -106,18 +106,18 @@ class Writer(writers.Lead):
     def __init__(self) -> None:
         self.bound: list[tuple[str, decisions.Placement]] = []
 
-    async def bind(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> ports.Answer:
+    async def bind(self, pod_info: queued_pods.PodInfo, placement: decisions.Placement) -> ports.Answer:
         """Send a Binding."""
-        self.bound.append((candidate.uid, placement))
+        self.bound.append((pod_info.uid, placement))
         return ports.Bound()
 
-    async def dry_run(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> ports.Answer:
+    async def dry_run(self, pod_info: queued_pods.PodInfo, placement: decisions.Placement) -> ports.Answer:
         """Ask about a Binding."""
-        raise AssertionError(f"{candidate.title} needs no dry run on {placement.node}")
+        raise AssertionError(f"{pod_info.title} needs no dry run on {placement.node}")
 
-    async def read_pod(self, candidate: queued_pods.Candidate) -> ports.ReadResult:
+    async def read_pod(self, pod_info: queued_pods.PodInfo) -> ports.ReadResult:
         """Read a pod, or void its binds."""
-        raise AssertionError(f"{candidate.title} needs no look")
+        raise AssertionError(f"{pod_info.title} needs no look")
 
     void = read_pod
 
@@ -215,10 +215,10 @@ class InMemoryOperator:
         """Measure the time of decisions and of sentences, pod by pod."""
         self._decide, say = cycle.place_or_explain, self.loop.reporter.reasons.message
 
-        def said(candidate: queued_pods.Candidate, decision: decisions.Wait | decisions.Reject) -> str:
+        def said(pod_info: queued_pods.PodInfo, decision: decisions.Wait | decisions.Reject) -> str:
             started = time.thread_time()
-            sentence = say(candidate, decision)
-            self.spent[candidate.uid].explained += time.thread_time() - started
+            sentence = say(pod_info, decision)
+            self.spent[pod_info.uid].explained += time.thread_time() - started
             return sentence
 
         cycle.place_or_explain = self._decided
@@ -227,14 +227,14 @@ class InMemoryOperator:
     def _decided(
         self,
         search: Search,
-        candidate: queued_pods.Candidate,
+        pod_info: queued_pods.PodInfo,
         policy: Policy,
         refused: cycle.RefusedSignatures,
         effort: Effort,
     ) -> decisions.Decision:
         started = time.thread_time()
-        answer = self._decide(search, candidate, policy, refused, effort)
-        self.spent[candidate.uid].decided += time.thread_time() - started
+        answer = self._decide(search, pod_info, policy, refused, effort)
+        self.spent[pod_info.uid].decided += time.thread_time() - started
         return answer
 
     def publish(self, topology: pod_generator.Board) -> float:
@@ -302,12 +302,12 @@ class InMemoryOperator:
 
     def ask(self, uid: str) -> None:
         """Have somebody ask why a pod waits, if it does."""
-        candidate = self.ledger.backlog.get(uid)
-        if candidate is not None:
+        pod_info = self.ledger.backlog.get(uid)
+        if pod_info is not None:
             started = time.thread_time()
-            told = views.explanation(self.ledger, candidate, self.clock)
+            told = views.explanation(self.ledger, pod_info, self.clock)
             self.spent[uid].asked = time.thread_time() - started
-            views.explanation_fields(told, candidate)  # In a thread of its own.
+            views.explanation_fields(told, pod_info)  # In a thread of its own.
 
     def tidy(self) -> None:
         """Have old pods go."""

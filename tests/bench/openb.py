@@ -51,7 +51,7 @@ PUBLISHED: Final = {
 class Task(NamedTuple):
     """One pod of the trace as the scheduler sees it, and the thousandths of a GPU for which it asks."""
 
-    candidate: queued_pods.Candidate
+    pod_info: queued_pods.PodInfo
     asked: int
 
 
@@ -82,14 +82,14 @@ def task(row: dict[str, str]) -> Task:
     models = frozenset(filter(None, (row.get("gpu_spec") or "").split("|")))
     memory = int(row["memory_mib"]) << 20
     demand = ((facts.CPU, int(row["cpu_milli"])), (facts.MEMORY, memory), (facts.PODS, 1))
-    candidate = queued_pods.Candidate(
+    pod_info = queued_pods.PodInfo(
         uid=row["name"],
         namespace="openb",
         name=row["name"],
         request=requests.DeviceRequest(containers, requests.Conditions(models=models)),
         demand=facts.NodeDemand(tuple(pair for pair in demand if pair[1])),
     )
-    return Task(candidate, gpus * share)
+    return Task(pod_info, gpus * share)
 
 
 def arrivals(tasks: Sequence[Task], seed: int, capacity: int) -> list[Task]:
@@ -126,7 +126,7 @@ def replay(nodes: Path, tasks: Sequence[Task], seed: int, strategy: Strategy) ->
     """Run one workload; return the percentage given out and the seconds it took."""
     inventory, capacity = cluster(nodes)
     pods = [
-        (dataclasses.replace(one.candidate, uid=f"{one.candidate.uid}-{at}"), one.asked)
+        (dataclasses.replace(one.pod_info, uid=f"{one.pod_info.uid}-{at}"), one.asked)
         for at, one in enumerate(arrivals(tasks, seed, capacity))
     ]
     search, backlog, policy = Search(inventory), Backlog(), Policy(strategy)

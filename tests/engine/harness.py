@@ -63,8 +63,8 @@ class Engine:
     def confirm(self, name: str = "p") -> None:
         """Have the watch show what the writer bound."""
         placement = self.writer.placements[name]
-        candidate = builders.candidate(name, cards=sum(len(grant.shares) for grant in placement.grants))
-        self.ledger.pod_bound(cycle.hold_for(candidate, placement))
+        pod_info = builders.pod_info(name, cards=sum(len(grant.shares) for grant in placement.grants))
+        self.ledger.pod_bound(cycle.hold_for(pod_info, placement))
 
     async def advance(self, until: float | Callable[[], object]) -> None:
         """Let time pass with the loop at work, until a moment or until something holds."""

@@ -96,7 +96,7 @@ class Lives(stateful.RuleBasedStateMachine):
         for hold in self.running.values():
             self.ledger.pod_bound(hold)
         for name in self.waiting:
-            self.ledger.pod_waiting(builders.candidate(name, 1), gated=False)
+            self.ledger.pod_waiting(builders.pod_info(name, 1), gated=False)
         self.most_silent_at = self.clock()  # When more agents were not ready than were, for the last time.
         self.quarantined.clear()  # What another leader has found is forgotten.
         self.rejections, self.rejected_in_a_row = Rejections(), dict.fromkeys(NODES, 0)
@@ -236,14 +236,14 @@ class Lives(stateful.RuleBasedStateMachine):
             self.made += 1
             name = f"p{self.made}"
             self.waiting[name] = 1
-            self.ledger.pod_waiting(builders.candidate(name, 1), gated=False)
+            self.ledger.pod_waiting(builders.pod_info(name, 1), gated=False)
 
     @stateful.rule(lands=st.booleans())
     def decide(self, lands: bool) -> None:  # noqa: FBT001
         """The leader decides; its binds land, or are refused."""
         self.ledger.backlog.cluster_event(decisions.ClusterEvent)
         binds, ledger = list[decisions.Bind](), self.ledger
-        self.assumed = list[queued_pods.Candidate]()
+        self.assumed = list[queued_pods.PodInfo]()
         for one in cycle.schedule(ledger.search, ledger.backlog, self.clock(), ledger.policy):
             match one:
                 case decisions.Bind():
@@ -254,10 +254,10 @@ class Lives(stateful.RuleBasedStateMachine):
                     ledger.backlog.requeue(one.uid, now=self.clock(), awaited=one.awaited)
                 case _:
                     raise AssertionError(one)
-        for candidate, one in zip(self.assumed, binds, strict=True):
+        for pod_info, one in zip(self.assumed, binds, strict=True):
             if lands:
-                del self.waiting[candidate.name]
-                self.running[candidate.uid] = hold = cycle.hold_for(candidate, one.placement)
+                del self.waiting[pod_info.name]
+                self.running[pod_info.uid] = hold = cycle.hold_for(pod_info, one.placement)
                 ledger.pod_bound(hold)
             else:
                 ledger.forget(one.uid)
@@ -269,7 +269,7 @@ class Lives(stateful.RuleBasedStateMachine):
         assert self.observed[node].ready(self.clock())
         assert node not in self.quarantined
         assert not (self.troubles[node] and builders.uuid(node, 0) in uuids)
-        promised = [candidate.uid for candidate in self.assumed]
+        promised = [pod_info.uid for pod_info in self.assumed]
         holds = [*self.running.values(), *filter(None, map(self.ledger.inventory.hold, promised))]
         held = {share.uuid for hold in holds for share in hold.shares}
         assert not held & uuids, "a card is promised twice"

@@ -146,7 +146,7 @@ class PendingBinds(writers.Lead):
     """Writes binds that stay under way until the history goes on with them."""
 
     def __init__(
-        self, server: Server, check: Callable[[queued_pods.Candidate, decisions.Placement], None]
+        self, server: Server, check: Callable[[queued_pods.PodInfo, decisions.Placement], None]
     ) -> None:
         self.server = server
         self.check = check  # Called at the moment at which a bind is sent.
@@ -154,25 +154,25 @@ class PendingBinds(writers.Lead):
         self.lost: list[tuple[str, decisions.Placement]] = []  # Given up by us; they may still arrive.
         self.sent: set[tuple[str, str]] = set()
 
-    async def bind(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> ports.Answer:
+    async def bind(self, pod_info: queued_pods.PodInfo, placement: decisions.Placement) -> ports.Answer:
         """Send a bind; the first time what it gives must be right at this very moment (I6)."""
-        known = candidate.name, repr(placement)
+        known = pod_info.name, repr(placement)
         if known not in self.sent or not self.lost:
-            self.check(candidate, placement)
+            self.check(pod_info, placement)
         self.sent.add(known)
         pending = PendingBind(placement, asyncio.get_running_loop().create_future())
-        self.under_way[candidate.name] = pending
+        self.under_way[pod_info.name] = pending
         return await pending.answer
 
     async def dry_run(self, *_: object) -> ports.Answer:
         """Accept it: what is said of the bind itself matters here."""
         return ports.Bound()
 
-    async def void(self, candidate: queued_pods.Candidate) -> ports.ReadResult:
+    async def void(self, pod_info: queued_pods.PodInfo) -> ports.ReadResult:
         """Void the binds that are on their way, and read the pod as it is."""
-        self.lost = [one for one in self.lost if one[0] != candidate.name]
-        return await self.read_pod(candidate)
+        self.lost = [one for one in self.lost if one[0] != pod_info.name]
+        return await self.read_pod(pod_info)
 
-    async def read_pod(self, candidate: queued_pods.Candidate) -> ports.ReadResult:
+    async def read_pod(self, pod_info: queued_pods.PodInfo) -> ports.ReadResult:
         """Read a pod as it is."""
-        return self.server.learn(candidate.name, self.server.look(candidate.name))
+        return self.server.learn(pod_info.name, self.server.look(pod_info.name))

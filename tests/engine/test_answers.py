@@ -213,11 +213,9 @@ async def test_people_are_told_of_a_bind_without_a_clear_answer() -> None:
     early = engine.status_writer.of("p")
     await engine.advance(30.0)
 
-    candidate = engine.ledger.assumed_pods["uid-p"].candidate
+    pod_info = engine.ledger.assumed_pods["uid-p"].pod_info
     assert (early, set(engine.status_writer.of("p"))) == ([], {"Bind not confirmed yet, retrying: no route"})
-    assert (
-        engine.loop.reporter.reasons.last_message(candidate) == "Bind not confirmed yet, retrying: no route"
-    )
+    assert engine.loop.reporter.reasons.last_message(pod_info) == "Bind not confirmed yet, retrying: no route"
 
 
 @timeless.scenario

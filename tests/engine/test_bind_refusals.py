@@ -10,21 +10,21 @@ from support import builders
 
 SOMEWHERE: Final = decisions.Placement("n1")
 OTHERS: Final = [f"other{number}" for number in range(bind_refusals.MOST_WITHOUT_TURNS)]
-A, B, NEW = (builders.candidate(name) for name in ("a", "b", "new"))
-STRANGER: Final = builders.candidate("new", namespace="else")
+A, B, NEW = (builders.pod_info(name) for name in ("a", "b", "new"))
+STRANGER: Final = builders.pod_info("new", namespace="else")
 
 
 def refused(*names: str) -> bind_refusals.BindRefusals:
     """Return what is known after the binds of some pods were refused, at 100 s."""
-    return refused_pods([builders.candidate(name) for name in names])[0]
+    return refused_pods([builders.pod_info(name) for name in names])[0]
 
 
-def refused_pods(pods: Sequence[queued_pods.Candidate]) -> tuple[bind_refusals.BindRefusals, Backlog]:
+def refused_pods(pods: Sequence[queued_pods.PodInfo]) -> tuple[bind_refusals.BindRefusals, Backlog]:
     """Return the same of these pods, and a backlog in which they wait."""
     found, backlog = bind_refusals.BindRefusals(), Backlog()
-    for candidate in pods:
-        backlog.push(candidate)
-        found.dry_run_refused(candidate, SOMEWHERE, 100.0)
+    for pod_info in pods:
+        backlog.push(pod_info)
+        found.dry_run_refused(pod_info, SOMEWHERE, 100.0)
     return found, backlog
 
 
@@ -75,9 +75,9 @@ def test_trials_of_long_ago_are_forgotten() -> None:
     """Nothing is kept of pods that are gone without a word."""
     found = bind_refusals.BindRefusals()
     for number in range(50):
-        candidate, now = builders.candidate(f"p{number}"), 1000.0 * number
-        found.dry_run_accepted(candidate, now)
-        found.bind_refused(candidate, SOMEWHERE, now)
+        pod_info, now = builders.pod_info(f"p{number}"), 1000.0 * number
+        found.dry_run_accepted(pod_info, now)
+        found.bind_refused(pod_info, SOMEWHERE, now)
 
     assert len(found._on_trial) <= 2
 
@@ -101,28 +101,28 @@ def test_an_accepted_dry_run_that_was_not_true_brings_nobody_forward() -> None:
 def test_one_of_each_namespace_is_asked_about_each_second() -> None:
     """The one that was tried longest ago comes first."""
     names = [("a", "x"), ("b", "x"), ("c", "y")]
-    found, backlog = refused_pods([builders.candidate(name, namespace=space) for name, space in names])
+    found, backlog = refused_pods([builders.pod_info(name, namespace=space) for name, space in names])
 
     retries = [found.due_retries(backlog, moment) for moment in (100.5, 101.0, 101.5, 102.0, 103.0)]
 
-    named = [[refused.candidate.name for refused in due] for due in retries]
+    named = [[refused.pod_info.name for refused in due] for due in retries]
     assert named == [[], ["a", "c"], [], ["b", "c"], ["a", "c"]]
 
 
 def test_every_pod_of_a_crowd_has_its_turn_within_half_a_minute() -> None:
     """Of a large namespace more are asked about each second, and never too many of all together."""
-    crowd = [builders.candidate(f"p{number}") for number in range(300)]
+    crowd = [builders.pod_info(f"p{number}") for number in range(300)]
     found, backlog = refused_pods(crowd)
 
     turns = [found.due_retries(backlog, 100.0 + second) for second in range(1, 31)]
 
-    assert {refused.candidate.uid for turn in turns for refused in turn} == {one.uid for one in crowd}
+    assert {refused.pod_info.uid for turn in turns for refused in turn} == {one.uid for one in crowd}
     assert {len(turn) for turn in turns} == {10}
 
 
 def test_only_a_pod_of_a_crowd_is_postponed() -> None:
     """A few cost the server little, and an edited pod is another; until one of the crowd is accepted."""
-    other, edited = builders.candidate(OTHERS[0]), builders.candidate("a", priority=7)
+    other, edited = builders.pod_info(OTHERS[0]), builders.pod_info("a", priority=7)
     crowd, few = refused("a", *OTHERS), refused("a", *OTHERS[1:])
 
     before = [found.is_postponed(pod, SOMEWHERE) for found, pod in ((crowd, A), (few, A), (crowd, edited))]
@@ -137,28 +137,28 @@ def test_only_a_pod_of_a_crowd_is_postponed() -> None:
 def test_a_postponed_pod_is_retried_where_it_would_go_now() -> None:
     """What is refused may be the node."""
     elsewhere = decisions.Placement("n2")
-    found, backlog = refused_pods([A, *map(builders.candidate, OTHERS)])
+    found, backlog = refused_pods([A, *map(builders.pod_info, OTHERS)])
 
     found.is_postponed(A, elsewhere)
 
     assert [refused.placement for refused in found.due_retries(backlog, 101.0)] == [elsewhere]
 
 
-def asked(*pods: queued_pods.Candidate) -> list[str]:
+def asked(*pods: queued_pods.PodInfo) -> list[str]:
     """Return the order in which pods of a namespace are asked about."""
     queue = dry_runs.DryRunQueue()
-    for candidate in pods:
-        queue.push(dry_runs.DryRun(candidate, SOMEWHERE))
-    found = [queue.pop().candidate.name for _ in pods]
+    for pod_info in pods:
+        queue.push(dry_runs.DryRun(pod_info, SOMEWHERE))
+    found = [queue.pop().pod_info.name for _ in pods]
     assert not queue
     return found
 
 
 def test_the_first_and_the_last_of_a_kind_come_in_turns_and_so_do_the_kinds() -> None:
     """So neither the old nor the new wait for all others, nor do those that may get another answer."""
-    crowd = [builders.candidate(f"p{number}") for number in range(4)]
-    large, huge = builders.candidate("large", 2), builders.candidate("huge", 4)
-    important = builders.candidate("important", priority=5)
+    crowd = [builders.pod_info(f"p{number}") for number in range(4)]
+    large, huge = builders.pod_info("large", 2), builders.pod_info("huge", 4)
+    important = builders.pod_info("important", priority=5)
 
     assert asked(*crowd) == ["p0", "p3", "p1", "p2"]
     assert asked(*crowd, large, important)[:3] == ["p0", "large", "important"]

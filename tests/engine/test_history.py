@@ -224,11 +224,11 @@ class History(stateful.RuleBasedStateMachine):
         """Rounds are more frequent than anything else."""
         self.time_passes(0.02)
 
-    def check(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> None:
+    def check(self, pod_info: queued_pods.PodInfo, placement: decisions.Placement) -> None:
         """It is what the pod asks for now; every card is sound and there, and its agent is alive (I6)."""
-        asked = self.ledger.unbound(candidate.uid)
+        asked = self.ledger.unbound(pod_info.uid)
         assert asked is not None
-        assert asked[0] == candidate
+        assert asked[0] == pod_info
         sound = set()
         device = self.world.devices.get(placement.node)
         if device is not None and not device.failed and placement.node in self.world.reporting:
@@ -311,7 +311,7 @@ class History(stateful.RuleBasedStateMachine):
     def nobody_sleeps_who_could_go(self) -> None:
         """A pod that waits for a change has no place now: whatever gave it one has woken it."""
         for entry in self.ledger.backlog._entries.values():
-            pod = entry.candidate
+            pod = entry.pod_info
             if entry.awaited is not None and not pod.faults:
                 place = self.ledger.search.place(pod.request, pod.demand, policy=self.ledger.policy)
                 assert place is None, f"{pod.title} sleeps"
@@ -355,7 +355,7 @@ class History(stateful.RuleBasedStateMachine):
             self.binds_are_taken()
             self.all_news_arrive()
         for entry in self.ledger.backlog.each():
-            pod = entry.candidate
+            pod = entry.pod_info
             place = self.ledger.search.place(pod.request, pod.demand, policy=self.ledger.policy)
             assert pod.faults or place is None, f"{pod.title} fits and waits"
 

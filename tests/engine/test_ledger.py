@@ -11,7 +11,7 @@ from berth_operator.scheduling.decisions import ClusterEvent
 from berth_operator.translate import raw
 from support import builders, clock, inventories, ledgers
 
-POD = builders.candidate()
+POD = builders.pod_info()
 PLACED = decisions.Bind("uid-p", decisions.Placement("n1", (decisions.Grant("c0", (builders.share(0),)),)))
 HELD = cycle.hold_for(POD, PLACED.placement)
 ELSEWHERE = builders.hold("p", shares=(3,), amounts=HELD.amounts)

@@ -273,7 +273,7 @@ async def test_only_a_hard_pod_is_demoted() -> None:
     await engine.advance(lambda: len(engine.status_writer.reports) == 2)
     engine.wait("easy")
 
-    demoted = [entry.candidate.name for entry in engine.ledger.backlog.each() if entry.demoted]
+    demoted = [entry.pod_info.name for entry in engine.ledger.backlog.each() if entry.demoted]
 
     assert demoted == ["hard"]
     assert [pod.name for pod in engine.ledger.backlog.ready(1e6)] == ["easy", "hard"]

@@ -34,7 +34,7 @@ async def test_each_attempt_counts_by_its_result() -> None:
 async def test_times_are_measured_from_first_sight() -> None:
     """A pod's whole way counts from when its gates were gone, its bind from when it was sent."""
     engine = Engine(cards=1)
-    engine.ledger.pod_waiting(builders.candidate(), gated=True)
+    engine.ledger.pod_waiting(builders.pod_info(), gated=True)
     await timeless.at(100.0)
     engine.wait("p", Reply(takes=0.5))
     await timeless.at(102.0)
@@ -81,7 +81,7 @@ def test_the_inventory_is_counted_when_it_is_read() -> None:
     ledgers.assume(ledger, "binding")
     ledgers.add_waiting(ledger, "ready")
     ledgers.add_sleeping(ledger, "asleep")
-    ledger.pod_waiting(builders.candidate("gated"), gated=True)
+    ledger.pod_waiting(builders.pod_info("gated"), gated=True)
 
     read = measured.registry.get_sample_value
     states = ("active", "backoff", "unschedulable", "gated", "binding")
@@ -121,7 +121,7 @@ async def test_decisions_are_kept_with_what_they_were_made_on() -> None:
 
     await engine.advance(0.05)
 
-    kept = {one.candidate.name: one for one in engine.records.decisions}
+    kept = {one.pod_info.name: one for one in engine.records.decisions}
     assert kept["one"].inputs == kept["other"].inputs
     assert kept["one"].inputs["request"] != kept["large"].inputs["request"]
     assert {one.moment for one in kept.values()} == {harness.NOON}
@@ -147,7 +147,7 @@ async def test_only_the_last_decisions_are_kept(
 
     await engine.advance(0.05)
 
-    kept = [one.candidate for one in engine.records.decisions]
+    kept = [one.pod_info for one in engine.records.decisions]
     assert most * 0.9 < len(kept) <= most
     assert sum(pod.request.size for pod in kept) <= decision_records.MOST_TERMS
     assert [pod.name for pod in kept] == names[-len(kept) :]

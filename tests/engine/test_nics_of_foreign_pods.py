@@ -68,7 +68,7 @@ def ledger_with(*seen: raw.Pod, late: bool = False) -> Ledger:
 def given(ledger: Ledger, ask: requests.OtherDevices) -> list[str]:
     """Give such devices away as long as there are any; return their uuids, or their functions."""
     found: list[str] = []
-    while (placement := place(ledger.inventory, builders.candidate(f"next-{len(found)}", ask))) is not None:
+    while (placement := place(ledger.inventory, builders.pod_info(f"next-{len(found)}", ask))) is not None:
         (share,) = placement.grants[0].shares
         found.append(share.function or share.uuid)
         ledger.inventory.charge(builders.hold(f"next-{len(found)}", shares=[share]))
@@ -201,7 +201,7 @@ def test_devices_of_other_types_and_cards_are_not_kept_back() -> None:
     ledger = ledger_with(nic(None))
 
     assert given(ledger, requests.OtherDevices("fpga", 1)) == [FPGA.uuid]
-    assert place(ledger.inventory, builders.candidate("q", 4)) is not None
+    assert place(ledger.inventory, builders.pod_info("q", 4)) is not None
 
 
 @pytest.mark.parametrize("over", [None, nic(None, phase="Succeeded")], ids=["deleted", "succeeded"])

@@ -23,12 +23,10 @@ OF_ALL: Final = (
 AGAIN: Final = "this pod is retried when others are scheduled or deleted"
 
 
-def pod(name: str, *, namespace: str = "ml", says: str = "") -> queued_pods.Candidate:
+def pod(name: str, *, namespace: str = "ml", says: str = "") -> queued_pods.PodInfo:
     """Return a pod that says something of its own, unless told what."""
     conditions = requests.Conditions(uuids=frozenset({says or name}))
-    return builders.candidate(
-        name, namespace=namespace, request=requests.DeviceRequest(conditions=conditions)
-    )
+    return builders.pod_info(name, namespace=namespace, request=requests.DeviceRequest(conditions=conditions))
 
 
 class Memory(pod_memory.WaitingPodMemory):
@@ -87,7 +85,7 @@ def test_what_only_chooses_between_nodes_stays_each_pods_own() -> None:
     """Their demands are equal, but one has another image, and one another controller."""
     memory = Memory()
     own: list[dict[str, Any]] = [{}, {"images": ("cuda:12",)}, {"controller": "ml/rs"}]
-    pods = [builders.candidate(f"p{at}", demand=builders.demand(cpu=1, **one)) for at, one in enumerate(own)]
+    pods = [builders.pod_info(f"p{at}", demand=builders.demand(cpu=1, **one)) for at, one in enumerate(own)]
 
     found = [memory.admit(one, WEIGHT).demand for one in pods]
 

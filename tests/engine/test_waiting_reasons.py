@@ -34,15 +34,15 @@ def crowded(ledger: Ledger) -> Ledger:
     return ledger
 
 
-def wait(ledger: Ledger, name: str = "p", gib: int = WANTED) -> queued_pods.Candidate:
+def wait(ledger: Ledger, name: str = "p", gib: int = WANTED) -> queued_pods.PodInfo:
     """Have a pod wait for more than any card has left."""
     asks = builders.request(requests.Gpus(1, core=CORE, memory=gib * builders.GIB))
     return ledgers.add_waiting(ledger, name, request=asks)
 
 
-def closely(ledger: Ledger, candidate: queued_pods.Candidate) -> str:
+def closely(ledger: Ledger, pod_info: queued_pods.PodInfo) -> str:
     """Return the reason that is true now, whatever time it takes."""
-    return explain.sentence(explain.explain(ledger.search, candidate, policy=ledger.policy), candidate)
+    return explain.sentence(explain.explain(ledger.search, pod_info, policy=ledger.policy), pod_info)
 
 
 class Reasons:
@@ -70,16 +70,16 @@ class Reasons:
         self.found.new_round(until=until)
         given: dict[str, str] = {}
         for answer in answers:
-            candidate = self.ledger.backlog.get(answer.uid)
+            pod_info = self.ledger.backlog.get(answer.uid)
             assert isinstance(answer, decisions.Wait)
-            assert candidate is not None
-            given[candidate.name] = self.found.message(candidate, answer)
+            assert pod_info is not None
+            given[pod_info.name] = self.found.message(pod_info, answer)
         return given
 
     def renewed(self, now: float, *, until: float = math.inf) -> dict[str, str]:
         """Return the reasons that are given in a quiet round."""
         self.found.new_round(until=until)
-        return {candidate.name: message for candidate, message in self.found.renewed(now)}
+        return {pod_info.name: message for pod_info, message in self.found.renewed(now)}
 
     def true(self) -> dict[str, str]:
         """Return the reasons that are true now."""
@@ -198,13 +198,13 @@ async def test_no_reason_is_left_of_a_pod_that_has_a_place() -> None:
     engine.ledger.pod_bound(builders.hold("held", "n1", [0]))
     engine.wait("p", Reply(takes=5.0))
     await engine.advance(1.0)
-    before = engine.loop.reporter.reasons.last_message(builders.candidate())
+    before = engine.loop.reporter.reasons.last_message(builders.pod_info())
 
     engine.ledger.pod_over("uid-held")
     await engine.advance(lambda: engine.writer.binds)
 
     assert before.startswith("0/1 nodes are available: ")
-    assert engine.loop.reporter.reasons.last_message(builders.candidate()) == ""
+    assert engine.loop.reporter.reasons.last_message(builders.pod_info()) == ""
 
 
 def test_a_new_leader_keeps_what_is_right() -> None:

@@ -18,7 +18,7 @@ from support import builders, ledgers, timeless
 from support.other_task import OtherTask
 
 FAULTY = dataclasses.replace(
-    builders.candidate("faulty"), faults=(Refusal(Reason.INVALID_REQUEST, detail="nonsense"),)
+    builders.pod_info("faulty"), faults=(Refusal(Reason.INVALID_REQUEST, detail="nonsense"),)
 )
 
 
@@ -49,7 +49,7 @@ async def test_the_backlog_shows_why_and_for_what() -> None:
     served = served_pages.serve(cards=2)
     ledgers.add_waiting(served.ledger, "large", 5)
     served.ledger.pod_waiting(FAULTY, gated=False)
-    served.ledger.pod_waiting(builders.candidate("gated"), gated=True)
+    served.ledger.pod_waiting(builders.pod_info("gated"), gated=True)
     served.loop.round()
     ledgers.add_waiting(served.ledger, "new", 1)
 
@@ -216,7 +216,7 @@ async def test_where_nodes_are_few_each_card_is_looked_at() -> None:
 async def test_what_holds_a_gated_pod_is_explained(gated: bool, sentence: str) -> None:  # noqa: FBT001
     """That it would fit does not hide why nobody places it, and is explained all the same."""
     served = served_pages.serve()
-    served.ledger.pod_waiting(builders.candidate(), gated=gated)
+    served.ledger.pod_waiting(builders.pod_info(), gated=gated)
     served.ledger.pod_waiting(FAULTY, gated=False)
 
     assert (await served.ask("/debug/explain?pod=ml/p"))[1].startswith(f"ml/p: {sentence}")

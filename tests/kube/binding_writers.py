@@ -45,14 +45,14 @@ class Writer(binding_writer.BindingWriter):
         )
         super().__init__(session, ledger or Ledger(self.time), leader, term=TERM, clock=self.time)
 
-    async def bind_to(self, candidate: queued_pods.Candidate, *cards: decisions.Share) -> ports.Answer:
+    async def bind_to(self, pod_info: queued_pods.PodInfo, *cards: decisions.Share) -> ports.Answer:
         """Bind a pod to the node with these cards, by default with one."""
-        return await self.bind(candidate, pods.placement(NODE, *(cards or (pods.CARD,))))
+        return await self.bind(pod_info, pods.placement(NODE, *(cards or (pods.CARD,))))
 
 
-async def waiting_pod(client: pods.PodClient) -> tuple[queued_pods.Candidate, Ledger]:
+async def waiting_pod(client: pods.PodClient) -> tuple[queued_pods.PodInfo, Ledger]:
     """Return the pod p as it is decided on, and a ledger in which it waits."""
     pod, ledger = await client.read("p"), Ledger(time.monotonic)
-    candidate = reading.candidate(pod)
-    ledger.pod_waiting(candidate, gated=False, version=pod.metadata.resource_version)
-    return candidate, ledger
+    pod_info = reading.pod_info(pod)
+    ledger.pod_waiting(pod_info, gated=False, version=pod.metadata.resource_version)
+    return pod_info, ledger

@@ -20,9 +20,9 @@ Answer = errors.ClientError | Callable[[], Awaitable[object]] | None
 WRITTEN = b'{"metadata":{"resourceVersion":"6"}}'
 
 
-def candidate(name: str, namespace: str = "ml") -> queued_pods.Candidate:
+def pod_info(name: str, namespace: str = "ml") -> queued_pods.PodInfo:
     """Return a pod that waits."""
-    return queued_pods.Candidate(uid=f"{namespace}-{name}", namespace=namespace, name=name)
+    return queued_pods.PodInfo(uid=f"{namespace}-{name}", namespace=namespace, name=name)
 
 
 def unlimited() -> rate_limiter.RateLimiter:
@@ -165,7 +165,7 @@ class StatusWriting(StatusWriter):
 
     def refuse(self, name: str, message: str = "A", *, namespace: str = "ml") -> None:
         """Refuse a pod."""
-        self.unschedulable(candidate(name, namespace), message)
+        self.unschedulable(pod_info(name, namespace), message)
 
     def refuse_new(self, *names: str, message: str = "A", namespace: str = "ml", shows: str = "") -> None:
         """Have pods be seen that show this, or no condition, and refuse them."""

@@ -46,17 +46,17 @@ async def test_drift_is_reported_and_mended(
     follower: following.Follower, pod_client: pods.PodClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A waiting pod that the ledger lost is known again after an audit, and what the API has not is gone."""
-    candidate = await pod_client.create(manifests.pod("p"))
+    pod_info = await pod_client.create(manifests.pod("p"))
     await follower.feeds.catch_up()
-    follower.ledger.pod_over(candidate.uid)
+    follower.ledger.pod_over(pod_info.uid)
     follower.ledger.pod_bound(builders.hold("ghost", "n-1", [0]))
-    follower.ledger.pod_waiting(builders.candidate("lost"), gated=False)
+    follower.ledger.pod_waiting(builders.pod_info("lost"), gated=False)
 
     found = await follower.auditor.audit()
 
-    assert {difference.name for difference in found} == {candidate.uid, "uid-ghost", "uid-lost"}
-    assert f"waiting {candidate.uid}" in caplog.text
-    assert follower.ledger.backlog.get(candidate.uid) is not None
+    assert {difference.name for difference in found} == {pod_info.uid, "uid-ghost", "uid-lost"}
+    assert f"waiting {pod_info.uid}" in caplog.text
+    assert follower.ledger.backlog.get(pod_info.uid) is not None
     assert follower.ledger.backlog.get("uid-lost") is None
     assert follower.ledger.state("uid-ghost") is State.FREE
     assert await follower.auditor.audit() == ()

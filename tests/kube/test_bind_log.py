@@ -16,7 +16,7 @@ from berth_operator.scheduling import decisions
 from kube import servers
 from support import builders, clock, ledgers, timeless
 
-POD: Final = builders.candidate()
+POD: Final = builders.pod_info()
 SHARES: Final = (
     decisions.Share("GPU-0", 0, 100, 8 << 30),
     decisions.Share("MIG-3", 3, 14, 5 << 30, profile="1g.5gb"),
@@ -170,7 +170,7 @@ def test_the_pages_line_of_json_is_that_of_a_bind(caplog: pytest.LogCaptureFixtu
     """The example has all fields of such a line, in their order."""
     (line,) = re.findall(r"^```json\n(.*)\n```$", SECTION, re.MULTILINE)
     example = json.loads(line)
-    pod = dataclasses.replace(builders.candidate(example["pod"]), uid=example["uid"])
+    pod = dataclasses.replace(builders.pod_info(example["pod"]), uid=example["uid"])
     shares = tuple(decisions.Share(*card.values()) for card in example["cards"])
     placement = decisions.Placement(example["node"], (decisions.Grant("main", shares),))
 
@@ -185,7 +185,7 @@ def test_the_pages_line_of_json_is_that_of_a_bind(caplog: pytest.LogCaptureFixtu
 
 def test_the_pages_lines_of_binds_are_those_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
     """The line of one bind and the line that sums up are quoted as they are."""
-    log, pod = BindLog(), builders.candidate("train")
+    log, pod = BindLog(), builders.pod_info("train")
     shares = tuple(
         decisions.Share(f"GPU-{minor}", minor, core, 1) for minor, core in ((0, 100), (1, 100), (3, 40))
     )

@@ -22,7 +22,7 @@ from support import builders, manifests, pods
 
 async def test_everything_is_one_revision(session: RecordingApi, pod_client: pods.PodClient) -> None:
     """Node, allocation, minors, term and label appear together: no watcher ever sees a part of it."""
-    candidate = await pod_client.create(manifests.pod("p", 2))
+    pod_info = await pod_client.create(manifests.pod("p", 2))
     before = (await pod_client.read("p")).metadata.resource_version
     path = resources.PODS.path(namespace=pod_client.namespace)
     codec = watch.Codec(raw.Pod)
@@ -30,7 +30,7 @@ async def test_everything_is_one_revision(session: RecordingApi, pod_client: pod
     async with watch.open_watch(
         pod_client.admin, path, codec, selectors={}, version=before, seconds=30
     ) as events:
-        outcome = await Writer(session).bind_to(candidate, pods.CARD, pods.OTHER_CARD)
+        outcome = await Writer(session).bind_to(pod_info, pods.CARD, pods.OTHER_CARD)
         async with asyncio.timeout(10):
             event = await anext(events)
 
@@ -54,10 +54,10 @@ async def test_koordinators_record_is_written_by_policy(
 ) -> None:
     """The record of another scheduler is in the same write as ours, from the moment the policy wants it."""
     await pod_client.create(manifests.pod("p", 2))
-    candidate, ledger = await waiting_pod(pod_client)
+    pod_info, ledger = await waiting_pod(pod_client)
     ledger.policy_seen(policy.Policy(pod_records=PodRecords.KOORDINATOR))
 
-    outcome = await Writer(session, ledger).bind_to(candidate, pods.CARD, pods.OTHER_CARD)
+    outcome = await Writer(session, ledger).bind_to(pod_info, pods.CARD, pods.OTHER_CARD)
 
     assert outcome == ports.Bound()
     assert len(session.sent) == 1
@@ -72,14 +72,14 @@ def test_a_pod_without_cards_has_no_allocation() -> None:
 
 async def test_a_dry_run_writes_nothing(session: RecordingApi, pod_client: pods.PodClient) -> None:
     """The server says what it would say of the bind, and the pod has no node afterwards."""
-    candidate = await pod_client.create(manifests.pod("p"))
+    pod_info = await pod_client.create(manifests.pod("p"))
     writer, placement = Writer(session), pods.placement(NODE, pods.CARD)
     before = await pod_client.read("p")
 
-    accepted = await writer.dry_run(candidate, placement)
+    accepted = await writer.dry_run(pod_info, placement)
     after = await pod_client.read("p")
-    bound = await writer.bind(candidate, placement)
-    late = await writer.dry_run(candidate, placement)
+    bound = await writer.bind(pod_info, placement)
+    late = await writer.dry_run(pod_info, placement)
 
     assert (accepted, bound) == (ports.Bound(), ports.Bound())
     assert isinstance(late, ports.Unknown)
@@ -135,32 +135,32 @@ async def test_a_pod_that_cannot_be_bound(
     session: RecordingApi, pod_client: pods.PodClient, pod: dict[str, Any], prepare: Step, seen: type
 ) -> None:
     """The server refuses for certain, nothing happens later, and the pod itself tells what became of it."""
-    candidate = await pod_client.create(pod)
+    pod_info = await pod_client.create(pod)
     await prepare(pod_client)
 
-    outcome = await Writer(session).bind_to(candidate)
+    outcome = await Writer(session).bind_to(pod_info)
 
     assert isinstance(outcome, ports.Unknown)
     assert not outcome.open
-    assert isinstance(await Writer(session).read_pod(candidate), seen)
+    assert isinstance(await Writer(session).read_pod(pod_info), seen)
 
 
 async def test_a_bind_is_good_for_one_revision(session: RecordingApi, pod_client: pods.PodClient) -> None:
     """A pod that was changed after it was decided on is not bound by that; a look makes it good again."""
     await pod_client.create(manifests.pod("p"))
-    candidate, ledger = await waiting_pod(pod_client)
+    pod_info, ledger = await waiting_pod(pod_client)
     await pod_client.patch("p", {"metadata": {"labels": {"x": "y"}}})
     writer = Writer(session, ledger)
 
-    refused = await writer.bind_to(candidate)
-    seen = await writer.read_pod(candidate)
+    refused = await writer.bind_to(pod_info)
+    seen = await writer.read_pod(pod_info)
 
     assert isinstance(refused, ports.Unknown)
     assert not refused.open
     assert "Precondition failed" in refused.message
     assert isinstance(seen, ports.Unbound)
     assert seen.same
-    assert await writer.bind_to(candidate) == ports.Bound()
+    assert await writer.bind_to(pod_info) == ports.Bound()
 
 
 # ---------------------------------------------------------------- a wire in trouble
@@ -179,15 +179,15 @@ async def test_a_bind_of_which_something_is_lost_is_looked_up(
 ) -> None:
     """It is unclear whether the server has bound the pod, until the pod itself is read."""
     monkeypatch.setattr(binding_writer, "CLIENT_SECONDS", 0.5)
-    candidate, writer = await pod_client.create(manifests.pod("p")), Writer(wired.session)
+    pod_info, writer = await pod_client.create(manifests.pod("p")), Writer(wired.session)
     # Have a connection that the bind uses again: one that cannot be made is a clear no.
-    await writer.bind_to(builders.candidate("nobody"))
+    await writer.bind_to(builders.pod_info("nobody"))
     wired.wire.hold(answers_only=answers_only)
 
-    outcome = await writer.bind_to(candidate)
+    outcome = await writer.bind_to(pod_info)
     wired.wire.cut()
     wired.wire.resume()
 
     assert isinstance(outcome, ports.Unknown)
     assert outcome.open
-    assert isinstance(await writer.read_pod(candidate), seen)
+    assert isinstance(await writer.read_pod(pod_info), seen)

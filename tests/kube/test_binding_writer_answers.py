@@ -13,7 +13,7 @@ from berth_operator.scheduling import queued_pods
 from kube.binding_writers import TERM, Writer
 from support import pods, stub
 
-CANDIDATE = queued_pods.Candidate(uid="u-1", namespace="ml", name="p")
+CANDIDATE = queued_pods.PodInfo(uid="u-1", namespace="ml", name="p")
 PATH = resources.PODS.path("p", namespace="ml")
 BINDING = resources.PODS.path("p", namespace="ml", sub="binding")
 DENIED = 'admission webhook "deny.example.com" denied the request'

@@ -147,8 +147,8 @@ async def test_a_bind_under_way_takes_its_cards(listed: ListedCluster) -> None:
 
 async def test_a_bind_that_is_confirmed_meanwhile_is_not_lost(listed: ListedCluster) -> None:
     """A pod that was listed before its bind and confirmed after it is shown where it is now."""
-    candidate = ledgers.add_waiting(listed.ledger)
-    hold = cycle.hold_for(candidate, ledgers.assume(listed.ledger).placement)
+    pod_info = ledgers.add_waiting(listed.ledger)
+    hold = cycle.hold_for(pod_info, ledgers.assume(listed.ledger).placement)
     listed.lists_after(lambda: listed.ledger.pod_bound(hold), pod("p"))
 
     snapshot = await listed.snapshot()

@@ -7,7 +7,7 @@ import pytest
 from berth_crds.client import errors
 from berth_operator.engine import rate_limiter
 from berth_operator.kube import condition_budget, pod_status
-from kube.servers import StatusWriting, candidate, error, numbered, reset
+from kube.servers import StatusWriting, error, numbered, pod_info, reset
 from support import pods, timeless
 
 MIB = 1 << 20
@@ -41,7 +41,7 @@ async def test_only_the_last_sentence_of_a_pod_that_still_waits_is_written() -> 
     writer = StatusWriting()
     for message in "ABC":
         writer.refuse_new("p", "placed", message=message)
-    writer.bound(candidate("placed"), pods.placement("n1", pods.CARD, pods.OTHER_CARD))
+    writer.bound(pod_info("placed"), pods.placement("n1", pods.CARD, pods.OTHER_CARD))
 
     await writer.write_until(lambda: not writer._due)
 

@@ -34,11 +34,11 @@ def pod(uid: str, **spec: Any) -> raw.Pod:
     return found
 
 
-def waiting(sinks: Sinks, uid: str) -> queued_pods.Candidate:
+def waiting(sinks: Sinks, uid: str) -> queued_pods.PodInfo:
     """Return a pod that waits."""
-    candidate = sinks.ledger.backlog.get(uid)
-    assert candidate is not None
-    return candidate
+    pod_info = sinks.ledger.backlog.get(uid)
+    assert pod_info is not None
+    return pod_info
 
 
 def test_a_pod_beyond_the_budget_waits_with_a_fault_and_nothing_else() -> None:

@@ -241,10 +241,10 @@ async def test_an_assumed_place_is_confirmed_or_freed_after_a_gap(
     node = life.nodes[0]
     async with following(wired.session) as follower:
         for name in ("bound", "deleted", "recreated"):
-            candidate = await life.client.create(manifests.pod(name))
+            pod_info = await life.client.create(manifests.pod(name))
             life.pods.add(name)
             await follower.feeds.catch_up()
-            follower.ledger.assume(builders.bind(candidate.uid, node, 3))
+            follower.ledger.assume(builders.bind(pod_info.uid, node, 3))
 
         async def meanwhile() -> None:
             await life.client.bind("bound", node, manifests.allocated(node, 3))

@@ -128,7 +128,7 @@ SENTENCES: Final = {
     "the loop": [
         f"devices ends after {loop.SEARCH_SECONDS * 1e3:g} ms",
         f"why it waits after {waiting_reasons.DIAGNOSIS_SECONDS * 1e3:g} ms of CPU time",
-        f"pauses of up to {queued_pods.LONGEST_DEMOTED_SECONDS:g} s",
+        f"pauses of up to {queued_pods.MAX_DEMOTED_BACKOFF_SECONDS:g} s",
         f"explain` looks for {views.SECONDS_IF_FEW * 1e3:g} ms at every card of up to {views.FEW_NODES}",
         f"and for {views.SECONDS * 1e3:g} ms at some",
         f"have taken {pod_explanations.RUN_SECONDS:g} s, {pod_explanations.MIN_SECONDS * 1e3:g} ms are left",
@@ -297,7 +297,7 @@ def test_its_times_are_those_of_the_loop() -> None:
     """What it says of rounds and of a search that is not finished is what the loop does."""
     assert "so a round ends after about 50 ms" in TEXT
     assert loop.ROUND_SECONDS < 0.05, "with what cannot be interrupted, about 50 ms"
-    assert explain.brief([Count(Reason.UNDECIDED, "", 1)], builders.candidate()).endswith(
+    assert explain.brief([Count(Reason.UNDECIDED, "", 1)], builders.pod_info()).endswith(
         "not fully evaluated (time limit)"
     )
 

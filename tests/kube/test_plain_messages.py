@@ -12,7 +12,7 @@ from support import builders
 
 NASTY: Final = "a\x1b[2J\r\n2026 forged\u202e\u200b\x9b" + "!" * 10_000
 SHOWN: Final = r"a\x1b[2J 2026 forged\u202e\u200b\x9b!!"
-CANDIDATE = builders.candidate()
+CANDIDATE = builders.pod_info()
 
 
 @pytest.mark.parametrize("report", ["unschedulable", "not_bound"])

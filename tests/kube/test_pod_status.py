@@ -22,7 +22,7 @@ class PodOnServer:
         self.client = client
         self.writer = servers.StatusWriter(session)
         self.session = session
-        self.candidate: queued_pods.Candidate
+        self.pod_info: queued_pods.PodInfo
 
     async def see(self) -> None:
         """Have the writer see the pod as it is now."""
@@ -53,7 +53,7 @@ async def pod(
     """Lend a pod that was seen by a writer that runs."""
     monkeypatch.setattr(pod_status, "RETRY_SECONDS", 0.05)
     lent = PodOnServer(session, pod_client)
-    lent.candidate = await pod_client.create(manifests.pod("p"))
+    lent.pod_info = await pod_client.create(manifests.pod("p"))
     await lent.see()
     async with timeless.beside(lent.writer.run()):
         yield lent
@@ -64,7 +64,7 @@ async def pod(
 
 async def test_a_refusal_is_a_condition_and_an_event(pod: PodOnServer) -> None:
     """The condition has the word that autoscalers wait for, and a sentence; the event has the same."""
-    pod.writer.unschedulable(pod.candidate, "all full")
+    pod.writer.unschedulable(pod.pod_info, "all full")
 
     shown = await pod.until_written(1)
 
@@ -74,29 +74,29 @@ async def test_a_refusal_is_a_condition_and_an_event(pod: PodOnServer) -> None:
 
 async def test_what_no_further_node_could_cure_has_words_of_its_own(pod: PodOnServer) -> None:
     """For Unschedulable an autoscaler would add nodes for ever: a fault and a failed bind are others."""
-    pod.writer.unschedulable(pod.candidate, "asks for 150", fault=Reason.INVALID_REQUEST)
+    pod.writer.unschedulable(pod.pod_info, "asks for 150", fault=Reason.INVALID_REQUEST)
     fault = await pod.until_written(1)
     await pod.see()
 
-    pod.writer.not_bound(pod.candidate, "The bind failed: a webhook says no")
+    pod.writer.not_bound(pod.pod_info, "The bind failed: a webhook says no")
     failure = await pod.until_written(2)
 
     assert (fault.status, fault.reason) == ("False", "InvalidRequest")
     assert (failure.status, failure.reason) == ("False", "SchedulerError")
     assert failure.message == "The bind failed: a webhook says no"
     assert pod.writer.events.recorded[-1] == ("FailedBinding", "The bind failed: a webhook says no")
-    assert pod.writer.shown_message(pod.candidate.uid) == ""
+    assert pod.writer.shown_message(pod.pod_info.uid) == ""
 
 
 async def test_a_change_is_written(pod: PodOnServer) -> None:
     """Another sentence is another write; the moment of the transition stays, as the truth has not changed."""
-    pod.writer.unschedulable(pod.candidate, "all full")
+    pod.writer.unschedulable(pod.pod_info, "all full")
     await pod.until_written(1)
     before = await pod.transition()
     pod.writer.time.advance(100)
     await pod.see()
 
-    pod.writer.unschedulable(pod.candidate, "all unhealthy")
+    pod.writer.unschedulable(pod.pod_info, "all unhealthy")
     shown = await pod.until_written(2)
 
     assert shown.message == "all unhealthy"
@@ -108,9 +108,9 @@ async def test_a_bound_pod_is_never_written_over(pod: PodOnServer) -> None:
     """A verdict on a revision that is no more is refused by the server, and dropped once that is known."""
     await pod.client.bind("p", "somewhere")
 
-    pod.writer.unschedulable(pod.candidate, "all full")
+    pod.writer.unschedulable(pod.pod_info, "all full")
     await eventually.holds(lambda: pod.writes >= 2, "a second try")
-    pod.writer.pod_left(pod.candidate.uid)
+    pod.writer.pod_left(pod.pod_info.uid)
     tries = pod.writes
     await asyncio.sleep(0.2)
 
@@ -166,8 +166,8 @@ def test_where_a_pod_went_tells_how_much_of_each_card(shares: tuple[decisions.Sh
     """A part is not called a card."""
     placement = decisions.Placement("n1", (decisions.Grant("main", shares),))
 
-    assert pod_status.placement_text(builders.candidate(), placement) == f"ml/p to n1{text}"
+    assert pod_status.placement_text(builders.pod_info(), placement) == f"ml/p to n1{text}"
     enforced = decisions.Placement("n1", placement.grants, "enforced by MPS")
     part = any(word in text for word in ("%", "GiB"))
     more = ", enforced by MPS" if part else ""
-    assert pod_status.placement_text(builders.candidate(), enforced) == f"ml/p to n1{text}{more}"
+    assert pod_status.placement_text(builders.pod_info(), enforced) == f"ml/p to n1{text}{more}"

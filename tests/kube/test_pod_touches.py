@@ -37,11 +37,11 @@ def touching(
 async def test_a_bind_that_is_late_is_void(session: api.Api, pod_client: pods.PodClient) -> None:
     """What an old leader decided on the pod as it was finds another revision."""
     await pod_client.create(manifests.pod("p"))
-    candidate, old = await waiting_pod(pod_client)
+    pod_info, old = await waiting_pod(pod_client)
     _, new = await waiting_pod(pod_client)
 
     version = await touching(session, new).void(EVERYTHING)
-    answer = await Writer(session, old).bind_to(candidate)
+    answer = await Writer(session, old).bind_to(pod_info)
 
     pod = await pod_client.read("p")
     assert isinstance(answer, ports.Unknown)
@@ -58,21 +58,21 @@ class TouchingLead(Lead):
         super().__init__()
         self._touches = touches
 
-    async def touch(self, candidate: queued_pods.Candidate, version: str) -> None:
+    async def touch(self, pod_info: queued_pods.PodInfo, version: str) -> None:
         """Change a pod."""
-        await self._touches.touch(candidate, version)
+        await self._touches.touch(pod_info, version)
 
 
 async def test_a_bind_that_is_given_up_is_void(session: api.Api, pod_client: pods.PodClient) -> None:
     """If the pod is still unbound after the change, no bind that was sent before can be carried out."""
     await pod_client.create(manifests.pod("p"))
-    candidate, ledger = await waiting_pod(pod_client)
+    pod_info, ledger = await waiting_pod(pod_client)
     writer = Writer(session, ledger, TouchingLead(touching(session, ledger)))
-    late = dataclasses.replace(ledger.revisions[candidate.uid])
+    late = dataclasses.replace(ledger.revisions[pod_info.uid])
 
-    seen = await writer.void(candidate)
-    ledger.revisions[candidate.uid] = late
-    answer = await writer.bind_to(candidate)
+    seen = await writer.void(pod_info)
+    ledger.revisions[pod_info.uid] = late
+    answer = await writer.bind_to(pod_info)
 
     assert isinstance(seen, ports.Unbound)
     assert seen.version != late.text
@@ -83,11 +83,11 @@ async def test_a_bind_that_is_given_up_is_void(session: api.Api, pod_client: pod
 async def test_a_bind_that_arrived_meanwhile_is_found(session: api.Api, pod_client: pods.PodClient) -> None:
     """It is not given up: the pod is bound."""
     await pod_client.create(manifests.pod("p"))
-    candidate, ledger = await waiting_pod(pod_client)
+    pod_info, ledger = await waiting_pod(pod_client)
     writer = Writer(session, ledger, TouchingLead(touching(session, ledger)))
 
-    assert await writer.bind_to(candidate) == ports.Bound()
-    assert await writer.void(candidate) == ports.Bound()
+    assert await writer.bind_to(pod_info) == ports.Bound()
+    assert await writer.void(pod_info) == ports.Bound()
 
 
 async def test_what_a_pod_says_stays(session: api.Api, pod_client: pods.PodClient) -> None:
@@ -136,7 +136,7 @@ def waiting(**versions: str) -> Ledger:
     """Return a ledger in which these pods wait."""
     ledger = Ledger(time.monotonic)
     for name, version in versions.items():
-        ledger.pod_waiting(builders.candidate(name), gated=False, version=version)
+        ledger.pod_waiting(builders.pod_info(name), gated=False, version=version)
     return ledger
 
 
@@ -171,14 +171,12 @@ async def test_only_what_was_declared_is_changed(
 @pytest.mark.parametrize(
     ("pod", "gated"),
     [
-        pytest.param(builders.candidate(), True, id="gated"),
-        pytest.param(
-            builders.candidate(faults=(refusals.unsupported("too long"),)), False, id="with a fault"
-        ),
+        pytest.param(builders.pod_info(), True, id="gated"),
+        pytest.param(builders.pod_info(faults=(refusals.unsupported("too long"),)), False, id="with a fault"),
     ],
 )
 async def test_a_pod_that_was_never_bound_needs_no_change(
-    server: stub.Stub, stub_session: api.Api, pod: queued_pods.Candidate, *, gated: bool
+    server: stub.Stub, stub_session: api.Api, pod: queued_pods.PodInfo, *, gated: bool
 ) -> None:
     """Nobody has ever sent a bind of it."""
     ledger = Ledger(time.monotonic)
@@ -289,7 +287,7 @@ async def test_a_crowd_at_which_the_server_hangs_delays_a_takeover_only_so_long(
 
 def test_the_patch_is_good_for_one_revision() -> None:
     """A pod that was bound meanwhile must not be told that it is not."""
-    patch = pod_touches.touch(builders.candidate("p"), None, before="5", moment="now")
+    patch = pod_touches.touch(builders.pod_info("p"), None, before="5", moment="now")
 
     assert patch["metadata"] == {"uid": "uid-p", "resourceVersion": "5"}
 

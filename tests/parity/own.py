@@ -51,15 +51,15 @@ class Berth:
         assert isinstance(waiting, pods.WaitingPod), waiting
         if waiting.gated:
             return Answer(gated=True)
-        candidate = waiting.candidate
-        left_out = [one for one in candidate.faults if one.reason in LEFT_OUT]
+        pod_info = waiting.pod_info
+        left_out = [one for one in pod_info.faults if one.reason in LEFT_OUT]
         if left_out:
             return Answer(left_out=tuple(one.detail.partition(",")[0] for one in left_out))
-        if candidate.faults:
-            return Answer(words="; ".join(one.detail for one in candidate.faults))
+        if pod_info.faults:
+            return Answer(words="; ".join(one.detail for one in pod_info.faults))
         inventory = self.ledger.inventory
-        candidate = existing_terms.apply(inventory.pods, candidate)
-        signature = signatures.of(candidate.request, candidate.demand)
+        pod_info = existing_terms.apply(inventory.pods, pod_info)
+        signature = signatures.of(pod_info.request, pod_info.demand)
         mask = registry.feasible(Query(inventory, inventory.all_rows, signature))
         passed = (info for info, passes in zip(inventory.infos, mask.tolist(), strict=True) if passes)
         return Answer(frozenset(info.name for info in passed if info is not None))

@@ -23,9 +23,9 @@ def part(core: int, gib: int = 1, count: int = 1) -> requests.Gpus:
     return requests.Gpus(count, core=core, memory=gib * GIB)
 
 
-def pod(name: str, ask: builders.Asks, *more: builders.Asks, of: str = BATCH) -> queued_pods.Candidate:
+def pod(name: str, ask: builders.Asks, *more: builders.Asks, of: str = BATCH) -> queued_pods.PodInfo:
     """Return a pod of a PriorityClass that waits."""
-    return builders.candidate(name, request=builders.request(ask, *more), priority_class=of)
+    return builders.pod_info(name, request=builders.request(ask, *more), priority_class=of)
 
 
 def holder(name: str, core: int, gib: int = 1, *, minor: int = 0, limit: int = 0) -> Hold:

@@ -19,15 +19,15 @@ THOROUGH: Final = hypothesis.settings(random_clusters.PROPERTY, max_examples=tho
 
 
 def place(
-    inventory: Inventory, candidate: queued_pods.Candidate, policy: Policy = RULES
+    inventory: Inventory, pod_info: queued_pods.PodInfo, policy: Policy = RULES
 ) -> decisions.Placement | None:
     """Look for a place."""
-    return Search(inventory).place(candidate.request, candidate.demand, policy=policy)
+    return Search(inventory).place(pod_info.request, pod_info.demand, policy=policy)
 
 
-def node_of(inventory: Inventory, candidate: queued_pods.Candidate) -> str | None:
+def node_of(inventory: Inventory, pod_info: queued_pods.PodInfo) -> str | None:
     """Return the node on which a pod is placed."""
-    found = place(inventory, candidate)
+    found = place(inventory, pod_info)
     return found.node if found is not None else None
 
 
@@ -45,7 +45,7 @@ def outcome(view: device_view.View, request: requests.DeviceRequest, **how: Any)
     """Return the devices that each container gets; or why none does, and whether that is for ever."""
     found = allocator.allocate_or_explain(view, request, **how)
     if isinstance(found, allocator.Shortfall):
-        return found.reason, found.never
+        return found.reason, found.never_fits
     return " | ".join(" ".join(map(_written, grant.shares)) for grant in found)
 
 

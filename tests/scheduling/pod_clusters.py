@@ -124,9 +124,9 @@ def read_node(body: Body) -> facts.Node:
     return nodes.read(msgspec.convert(body, raw.Node))
 
 
-def candidate(body: Body) -> queued_pods.Candidate:
+def pod_info(body: Body) -> queued_pods.PodInfo:
     """Return a waiting pod."""
-    found = pods.candidate(read(body))
+    found = pods.pod_info(read(body))
     assert not found.faults, found.faults
     return found
 
@@ -173,16 +173,16 @@ class Both:
 
     def feasible(self, body: Body) -> set[str]:
         """Return the nodes that the operator finds feasible, as far as other pods are concerned."""
-        return feasible(self.inventory, candidate(body))
+        return feasible(self.inventory, pod_info(body))
 
 
-def asked(inventory: Inventory, waiting: queued_pods.Candidate) -> Query:
+def asked(inventory: Inventory, waiting: queued_pods.PodInfo) -> Query:
     """Return the signature of a pod to all nodes."""
     waiting = existing_terms.apply(inventory.pods, waiting)
     return Query(inventory, inventory.all_rows, signatures.of(waiting.request, waiting.demand))
 
 
-def feasible(inventory: Inventory, waiting: queued_pods.Candidate) -> set[str]:
+def feasible(inventory: Inventory, waiting: queued_pods.PodInfo) -> set[str]:
     """Return the nodes that a pod may go to as far as other pods are concerned."""
     mask = registry.passes_inter_pod_filters(asked(inventory, waiting))
     known = {info.name: info.row for info in inventory.each() if info.node is not None}
@@ -191,7 +191,7 @@ def feasible(inventory: Inventory, waiting: queued_pods.Candidate) -> set[str]:
 
 def parts(both: Both, name: str, body: Body, passing: Collection[str]) -> dict[str, float]:
     """Return the parts that a preference gives the nodes that pass the filters, or zeros."""
-    preference, query = preferences.BY_NAME[name], asked(both.inventory, candidate(body))
+    preference, query = preferences.BY_NAME[name], asked(both.inventory, pod_info(body))
     if not preference.applies_to(both.inventory, query.signature):
         return dict.fromkeys(passing, 0.0)
     names = sorted(passing, key=both.inventory.index.__getitem__)

@@ -12,13 +12,13 @@ from scheduling.placements import RULES
 from support import builders
 
 
-def pod(cards: int | requests.Ask = 0, **demand: Any) -> queued_pods.Candidate:
+def pod(cards: int | requests.Ask = 0, **demand: Any) -> queued_pods.PodInfo:
     """Return a pod with these preferences."""
-    return builders.candidate(cards=cards, demand=builders.demand(**demand))
+    return builders.pod_info(cards=cards, demand=builders.demand(**demand))
 
 
 def chosen(
-    inventory: Inventory, asking: queued_pods.Candidate, policy: Policy = RULES, search: Search | None = None
+    inventory: Inventory, asking: queued_pods.PodInfo, policy: Policy = RULES, search: Search | None = None
 ) -> str | None:
     """Return the node that a pod gets."""
     search = search or Search(inventory)

@@ -154,14 +154,14 @@ def view(cluster: random_clusters.ClusterState, node: str) -> device_view.View:
     )
 
 
-def able(cluster: random_clusters.ClusterState, candidate: queued_pods.Candidate) -> list[str]:
+def able(cluster: random_clusters.ClusterState, pod_info: queued_pods.PodInfo) -> list[str]:
     """Name the nodes that could take a pod: by their place, their resources and their devices."""
     return [
         name
         for name, node in sorted(cluster.nodes.items())
-        if welcome(node, candidate.demand.node_selection)
-        and roomy(node, cluster.holds_on(name), candidate.demand)
-        and (not candidate.request or allocator.allocate(view(cluster, name), candidate.request) is not None)
+        if welcome(node, pod_info.demand.node_selection)
+        and roomy(node, cluster.holds_on(name), pod_info.demand)
+        and (not pod_info.request or allocator.allocate(view(cluster, name), pod_info.request) is not None)
     ]
 
 
@@ -204,7 +204,7 @@ def balance(cluster: random_clusters.ClusterState, name: str, demand: facts.Node
 
 
 def points(
-    cluster: random_clusters.ClusterState, passing: set[str], pod: queued_pods.Candidate, policy: Policy
+    cluster: random_clusters.ClusterState, passing: set[str], pod: queued_pods.PodInfo, policy: Policy
 ) -> dict[str, float]:
     """Return the points of each node beside those of the strategy; `passing` nodes pass the filters."""
     weights, demand, nodes = policy.preferences, pod.demand, cluster.nodes
@@ -238,11 +238,11 @@ def points(
 
 
 def look(
-    cluster: random_clusters.ClusterState, name: str, candidate: queued_pods.Candidate, policy: Policy
+    cluster: random_clusters.ClusterState, name: str, pod_info: queued_pods.PodInfo, policy: Policy
 ) -> tuple[float, int | None, bool]:
     """Ask a picture made for this alone how good a node is, which card it gives, if it passes the filters."""
     inventory = cluster.inventory()
-    signature = signatures.of(candidate.request, candidate.demand)
+    signature = signatures.of(pod_info.request, pod_info.demand)
     scorer = node_scores.scorer_of(signature, policy)
     ranking, passes = scorer.score(inventory, np.array([inventory.index[name]]))
     slot = None if ranking.slot is None else int(ranking.slot[0])
@@ -250,31 +250,31 @@ def look(
 
 
 def best(
-    cluster: random_clusters.ClusterState, candidate: queued_pods.Candidate, policy: Policy
+    cluster: random_clusters.ClusterState, pod_info: queued_pods.PodInfo, policy: Policy
 ) -> decisions.Placement | None:
     """Choose the best of all nodes that are able, equal ones by name; a preference is a condition first."""
-    grouping = candidate.request.grouping
+    grouping = pod_info.request.grouping
     if grouping.scope is not None and not grouping.required:
         strict = dataclasses.replace(grouping, required=True)
-        request = dataclasses.replace(candidate.request, grouping=strict)
-        found = _best(cluster, dataclasses.replace(candidate, request=request), policy)
+        request = dataclasses.replace(pod_info.request, grouping=strict)
+        found = _best(cluster, dataclasses.replace(pod_info, request=request), policy)
         if found is not None:
             return found
-    return _best(cluster, candidate, policy)
+    return _best(cluster, pod_info, policy)
 
 
 def _best(
-    cluster: random_clusters.ClusterState, candidate: queued_pods.Candidate, policy: Policy
+    cluster: random_clusters.ClusterState, pod_info: queued_pods.PodInfo, policy: Policy
 ) -> decisions.Placement | None:
-    fit = able(cluster, candidate)
+    fit = able(cluster, pod_info)
     if not fit:
         return None
-    looks = {name: look(cluster, name, candidate, policy) for name in cluster.nodes}
-    beside = points(cluster, {name for name, (_, _, passes) in looks.items() if passes}, candidate, policy)
+    looks = {name: look(cluster, name, pod_info, policy) for name in cluster.nodes}
+    beside = points(cluster, {name for name, (_, _, passes) in looks.items() if passes}, pod_info, policy)
     weights = policy.preferences
-    devices = candidate.request.need.any_device
+    devices = pod_info.request.need.any_device
     strategy = weights.strategy if devices else weights.strategy_without_devices
     first = min(fit, key=lambda name: (-(strategy * looks[name][0] + beside[name]), name))
-    found = allocator.allocate(view(cluster, first), candidate.request, first_slot=looks[first][1])
+    found = allocator.allocate(view(cluster, first), pod_info.request, first_slot=looks[first][1])
     assert found is not None
     return decisions.Placement(first, found)

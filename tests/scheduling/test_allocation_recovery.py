@@ -183,7 +183,7 @@ def test_a_pod_has_no_more_cards_than_it_asks_for(
     found = allocation_recovery.held(hold, allocation_recovery.UnreadableAllocation(most=most), says, DEVICE)
 
     assert (bool(found.shares), found.withheld < ALL) == (believed, believed)
-    assert bool(allocation_recovery.objection(hold, says, most)) is not believed
+    assert bool(allocation_recovery.rejection(hold, says, most)) is not believed
 
 
 def test_a_nic_frees_no_card_with_its_minor() -> None:

@@ -13,7 +13,7 @@ from berth_operator.scheduling.devices import requests
 from support import backlogs, builders
 from support.backlogs import FREED, ready
 
-POD: Final = builders.candidate()
+POD: Final = builders.pod_info()
 OF_A_KIND: Final = wakeups.TRIED_OF_A_KIND
 
 
@@ -24,21 +24,21 @@ def test_order() -> None:
     """Priority goes first, then age, then the name with its namespace."""
     early, late = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
     queue = backlogs.of(
-        builders.candidate("z", created=early),
-        builders.candidate("b", created=late),
-        builders.candidate("a", created=late),
-        builders.candidate("c", created=late, namespace="aa"),
-        builders.candidate("vip", created=late, priority=10),
-        builders.candidate("last", created=early, priority=-1),
+        builders.pod_info("z", created=early),
+        builders.pod_info("b", created=late),
+        builders.pod_info("a", created=late),
+        builders.pod_info("c", created=late, namespace="aa"),
+        builders.pod_info("vip", created=late, priority=10),
+        builders.pod_info("last", created=early, priority=-1),
     )
 
     assert ready(queue) == ["vip", "z", "c", "a", "b", "last"]
 
 
 @hypothesis.given(
-    st.permutations([builders.candidate(name, priority=at % 2) for at, name in enumerate("abcd")])
+    st.permutations([builders.pod_info(name, priority=at % 2) for at, name in enumerate("abcd")])
 )
-def test_order_of_arrival_does_not_matter(pods: list[queued_pods.Candidate]) -> None:
+def test_order_of_arrival_does_not_matter(pods: list[queued_pods.PodInfo]) -> None:
     """Whoever was heard of first, the order is the same (I11)."""
     assert ready(backlogs.of(*pods)) == ["b", "d", "a", "c"]
 
@@ -95,7 +95,7 @@ def test_a_change_helps_only_who_waited_then() -> None:
 def crowd(*sizes: int) -> Backlog:
     """Have crowds wait for room, each of another kind: the first asks for one card, the second for two."""
     pods = [
-        builders.candidate(f"{cards}-{at:04}", cards=cards)
+        builders.pod_info(f"{cards}-{at:04}", cards=cards)
         for cards, size in enumerate(sizes, 1)
         for at in range(size)
     ]
@@ -143,8 +143,8 @@ def test_who_was_helped_on_and_fails_again_waits_for_a_change() -> None:
 @pytest.mark.parametrize("known", [False, True], ids=["in the round", "before"])
 def test_where_a_namespace_is_suspended_others_of_the_kind_are_tried(known: bool) -> None:  # noqa: FBT001  a column of the table
     """A crowd that must wait does not keep what became free from others that ask the same."""
-    others = [builders.candidate(f"other{at:02}", namespace="z-other") for at in range(OF_A_KIND)]
-    queue = backlogs.requeue(*(builders.candidate(f"p{at:02}") for at in range(100)), *others)
+    others = [builders.pod_info(f"other{at:02}", namespace="z-other") for at in range(OF_A_KIND)]
+    queue = backlogs.requeue(*(builders.pod_info(f"p{at:02}") for at in range(100)), *others)
     if known:
         queue.suspend(builders.NAMESPACE)
 
@@ -165,7 +165,7 @@ def test_a_suspended_pod_keeps_its_place() -> None:
     queue.cluster_event(FREED)
     queue.suspend(builders.NAMESPACE)
     assert (ready(queue), queue.next_due()) == ([], 0.1)
-    queue.push(builders.candidate("other", namespace="z-other"))
+    queue.push(builders.pod_info("other", namespace="z-other"))
     assert ready(queue) == ["other"]
 
     queue.resume(builders.NAMESPACE)
@@ -179,11 +179,11 @@ def test_a_suspended_pod_keeps_its_place() -> None:
 
 def test_pause_grows() -> None:
     """Each attempt doubles the pause, up to ten seconds, or longer for who costs the others their time."""
-    found = [queued_pods.pause(attempts) for attempts in (0, 1, 2, 6, 7, 50, 10**6)]
-    demoted = [queued_pods.pause(attempts, demoted=True) for attempts in (1, 30)]
+    found = [queued_pods.backoff(attempts) for attempts in (0, 1, 2, 6, 7, 50, 10**6)]
+    demoted = [queued_pods.backoff(attempts, demoted=True) for attempts in (1, 30)]
 
     assert found == [0.1, 0.2, 0.4, 6.4, 10.0, 10.0, 10.0]
-    assert demoted == [0.2, queued_pods.LONGEST_DEMOTED_SECONDS]
+    assert demoted == [0.2, queued_pods.MAX_DEMOTED_BACKOFF_SECONDS]
 
 
 def test_attempts_lengthen_the_pause() -> None:
@@ -201,7 +201,7 @@ def test_attempts_lengthen_the_pause() -> None:
 
 def test_next_due_is_the_earliest() -> None:
     """The loop sleeps until the first pod is due."""
-    queue = backlogs.of(builders.candidate("a"), builders.candidate("b"))
+    queue = backlogs.of(builders.pod_info("a"), builders.pod_info("b"))
     queue.requeue("uid-a", now=3.0, awaited=None)
     queue.requeue("uid-b", now=1.0, awaited=None)
 
@@ -212,10 +212,10 @@ def test_next_due_is_the_earliest() -> None:
     ("again", "names", "attempts"),
     [
         pytest.param(POD, [], 1, id="the same request, as after a label changed"),
-        pytest.param(builders.candidate(models=["T4"]), ["p"], 0, id="a request that was edited"),
+        pytest.param(builders.pod_info(models=["T4"]), ["p"], 0, id="a request that was edited"),
     ],
 )
-def test_only_an_edit_starts_anew(again: queued_pods.Candidate, names: list[str], attempts: int) -> None:
+def test_only_an_edit_starts_anew(again: queued_pods.PodInfo, names: list[str], attempts: int) -> None:
     """Hearing of the same request again is no reason to try again; one that was edited is as new."""
     queue = backlogs.requeue(POD)
 
@@ -247,9 +247,9 @@ def test_pod_that_is_given_back_is_tried_at_once() -> None:
 
 def test_who_only_watches_does_not_grow() -> None:
     """Pods that come and go while nobody decides leave nothing behind, and who stays keeps its place."""
-    queue = backlogs.of(builders.candidate("stays"))
+    queue = backlogs.of(builders.pod_info("stays"))
     for at in range(3 * queues.SPARE_TICKETS):
-        queue.push(builders.candidate(f"p{at}"))
+        queue.push(builders.pod_info(f"p{at}"))
         queue.remove(f"uid-p{at}")
 
     assert queue._active.tickets <= queues.SPARE_TICKETS + 4
@@ -276,8 +276,8 @@ def test_putting_off_a_stranger_changes_nothing() -> None:
 
 def test_backlog_tells_its_state() -> None:
     """A person at a debugger reads how many wait, and how many of them for a change."""
-    queue = backlogs.requeue(builders.candidate("a"))
-    queue.push(builders.candidate("b"))
+    queue = backlogs.requeue(builders.pod_info("a"))
+    queue.push(builders.pod_info("b"))
 
     assert repr(queue) == "<Backlog: 2 pods, 1 of them waiting for a change>"
 
@@ -285,16 +285,16 @@ def test_backlog_tells_its_state() -> None:
 # ---------------------------------------------------------------- who needs a search
 
 
-def hard(name: str, **fields: Any) -> queued_pods.Candidate:
+def hard(name: str, **fields: Any) -> queued_pods.PodInfo:
     """Return a pod of which only a search tells where it fits."""
     part = requests.Gpus(1, core=40, memory=builders.GIB)
-    return builders.candidate(name, request=builders.request(part, part), **fields)
+    return builders.pod_info(name, request=builders.request(part, part), **fields)
 
 
 def test_pods_that_need_a_search_do_not_crowd_out_the_others() -> None:
     """However many of them come first, a turn has places for what needs none."""
     pods = [hard(f"h{at:04}", priority=1) for at in range(1000)]
-    queue = backlogs.of(*pods, builders.candidate("easy"))
+    queue = backlogs.of(*pods, builders.pod_info("easy"))
 
     assert ready(queue, limit=256) == [*(pod.name for pod in pods[: backlog.SEARCHED_AT_ONCE]), "easy"]
     assert queue.next_due() == 0.0
@@ -303,7 +303,7 @@ def test_pods_that_need_a_search_do_not_crowd_out_the_others() -> None:
 def test_pods_that_need_a_search_keep_their_order_among_the_others() -> None:
     """The two lines are one for whoever asks whose turn it is."""
     names = "abcdef"
-    queue = backlogs.of(*((hard if name in "bde" else builders.candidate)(name) for name in names))
+    queue = backlogs.of(*((hard if name in "bde" else builders.pod_info)(name) for name in names))
 
     assert [ready(queue), ready(queue, limit=3)] == [list(names), list("abc")]
 

@@ -7,8 +7,8 @@ from berth_operator.scheduling import wakeups
 from support import backlogs, builders
 from support.backlogs import FREED, ready
 
-VIP: Final = builders.candidate("vip", priority=10)
-A, B = builders.candidate("a"), builders.candidate("b")
+VIP: Final = builders.pod_info("vip", priority=10)
+A, B = builders.pod_info("a"), builders.pod_info("b")
 
 
 def test_who_is_demoted_comes_after_all_others() -> None:
@@ -18,7 +18,7 @@ def test_who_is_demoted_comes_after_all_others() -> None:
     queue.requeue("uid-vip", now=0.0, awaited=None, demoted=True)
 
     assert ready(queue, now=1000.0) == ["a", "b", "vip"]
-    assert [entry.candidate.name for entry in queue.each()] == ["a", "b", "vip"]
+    assert [entry.pod_info.name for entry in queue.each()] == ["a", "b", "vip"]
 
 
 def test_who_is_demoted_stays_so_until_it_is_edited() -> None:
@@ -37,7 +37,7 @@ def test_who_is_demoted_stays_so_until_it_is_edited() -> None:
 def test_of_the_woken_the_demoted_are_tried_last() -> None:
     """When a change wakes more pods than are tried at once, those that hold others up wait."""
     names = [f"p{at:02}" for at in range(wakeups.TRIED_OF_A_KIND + 1)]
-    queue = backlogs.requeue(*map(builders.candidate, names))
+    queue = backlogs.requeue(*map(builders.pod_info, names))
     queue.demote("uid-p00")
 
     queue.cluster_event(FREED)
@@ -74,7 +74,7 @@ def test_who_steps_aside_lets_the_next_of_its_kind_try() -> None:
     """Of many that were woken some are tried; each that does not take its place makes room for one more."""
     most = wakeups.TRIED_OF_A_KIND
     names = [f"p{number:02}" for number in range(most + 2)]
-    queue = backlogs.requeue(*map(builders.candidate, names), times=9)
+    queue = backlogs.requeue(*map(builders.pod_info, names), times=9)
     queue.cluster_event(FREED)
     before = ready(queue, now=1.0)
 

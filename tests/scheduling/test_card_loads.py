@@ -40,7 +40,7 @@ def chosen(
     inventory: Inventory, cards: Any = 1, policy: Policy = LOAD, **grouping: Any
 ) -> tuple[str, list[int] | None]:
     """Return the node and the minors that a pod would get."""
-    pod = builders.candidate(request=builders.request(cards, **grouping))
+    pod = builders.pod_info(request=builders.request(cards, **grouping))
     found = Search(inventory).place(pod.request, pod.demand, policy=policy)
     assert found is not None
     return found.node, minors(found)
@@ -177,13 +177,13 @@ def test_a_card_that_the_device_does_not_have_is_dropped() -> None:
 # ---------------------------------------------------------------- what it costs
 
 
-def scored(search: Search, pod: queued_pods.Candidate, policy: Policy, monkeypatch: Any) -> int:
+def scored(search: Search, pod: queued_pods.PodInfo, policy: Policy, monkeypatch: Any) -> int:
     """Return how many nodes are scored for another pod like this."""
     rows: list[int] = []
     score = search._score_rows
 
     def count(cached: Any, those: Any) -> None:
-        rows.append(search.inventory.table.height(those))
+        rows.append(search.inventory.table.row_count(those))
         score(cached, those)
 
     with monkeypatch.context() as patch:
@@ -207,7 +207,7 @@ def test_only_what_reads_a_load_is_scored_again(
     """And of it only the nodes whose load has changed."""
     inventory = builders.inventory(*builders.nodes(8))
     loads = measured(inventory, n3={0: IDLE})
-    search, pod = Search(inventory), builders.candidate()
+    search, pod = Search(inventory), builders.pod_info()
     assert scored(search, pod, policy, monkeypatch) == inventory.size
 
     loads.report("n3", {0: load}, 10.0)

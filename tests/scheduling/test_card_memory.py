@@ -17,10 +17,10 @@ GIB: Final = builders.GIB
 MEMORY: Final = builders.MEMORY
 
 
-def requiring(memory: int, cards: Any = 1) -> queued_pods.Candidate:
+def requiring(memory: int, cards: Any = 1) -> queued_pods.PodInfo:
     """Return a pod that requires so much free memory of a node."""
     grouping = requests.Grouping(memory_together=memory)
-    return builders.candidate(request=builders.request(cards, grouping=grouping))
+    return builders.pod_info(request=builders.request(cards, grouping=grouping))
 
 
 def node_of(inventory: Inventory, memory: int, cards: Any = 1) -> str | None:

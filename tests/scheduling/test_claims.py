@@ -109,7 +109,7 @@ def test_nothing_is_decided_before_the_claims_have_been_read() -> None:
     inventory.volumes = index.Volumes()
 
     assert told(inventory, make.using("data")).startswith(f"{HERE}the claims of pods have not been read")
-    assert feasible(inventory, builders.candidate()) == ALL
+    assert feasible(inventory, builders.pod_info()) == ALL
 
 
 # ---------------------------------------------------------------- what is told of nodes

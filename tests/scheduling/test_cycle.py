@@ -22,7 +22,7 @@ from support import backlogs, builders, clock, inventories, random_clusters
 
 
 def decide(
-    inventory: Inventory, *waiting: queued_pods.Candidate, policy: Policy = RULES, limit: int = 256
+    inventory: Inventory, *waiting: queued_pods.PodInfo, policy: Policy = RULES, limit: int = 256
 ) -> list[decisions.Decision]:
     """Make one round for these pods."""
     return cycle.simulate(Search(inventory), backlogs.of(*waiting), 0.0, policy, limit=limit)
@@ -31,7 +31,7 @@ def decide(
 def test_each_sees_what_the_ones_before_got() -> None:
     """Two pods of one round never get the same card, and the third is told that none is left."""
     inventory = builders.inventory(*builders.nodes(1, cards=2))
-    pods = [builders.candidate(name) for name in ("a", "b", "c")]
+    pods = [builders.pod_info(name) for name in ("a", "b", "c")]
 
     first, second, third = decide(inventory, *pods)
 
@@ -43,7 +43,7 @@ def test_each_sees_what_the_ones_before_got() -> None:
 def test_resources_run_out_within_a_round() -> None:
     """Not cards alone: cpu that one pod of the round takes is gone for the next."""
     inventory = builders.inventory(builders.node(cpu=1500))
-    pods = [builders.candidate(name, cards=0) for name in ("a", "b")]
+    pods = [builders.pod_info(name, cards=0) for name in ("a", "b")]
 
     first, second = decide(inventory, *pods)
 
@@ -55,7 +55,7 @@ def test_resources_run_out_within_a_round() -> None:
 def test_faulty_pod_is_rejected_without_a_search() -> None:
     """A request that cannot be served is refused with its faults, even where there is room."""
     fault = Refusal(Reason.INVALID_REQUEST, detail="nonsense")
-    pod = builders.candidate(faults=(fault,))
+    pod = builders.pod_info(faults=(fault,))
 
     assert decide(builders.inventory(*builders.nodes(1)), pod) == [Reject("uid-p", (fault,))]
 
@@ -63,7 +63,7 @@ def test_faulty_pod_is_rejected_without_a_search() -> None:
 def test_round_takes_so_many_and_no_more() -> None:
     """A round ends after its limit; the first in order are taken."""
     inventory = builders.inventory(*builders.nodes(1))
-    pods = [builders.candidate(name) for name in ("c", "a", "b")]
+    pods = [builders.pod_info(name) for name in ("c", "a", "b")]
 
     found = decide(inventory, *pods, limit=2)
 
@@ -73,7 +73,7 @@ def test_round_takes_so_many_and_no_more() -> None:
 def test_one_crowd_is_explained_once() -> None:
     """Hopeless pods of one kind cost one search, so that they do not keep the others waiting."""
     inventory = builders.inventory(*builders.nodes(3))
-    crowd = [builders.candidate(f"p{number}", cards=9) for number in range(20)]
+    crowd = [builders.pod_info(f"p{number}", cards=9) for number in range(20)]
 
     with mock.patch.object(reasons, "count", wraps=reasons.count) as asked:
         found = decide(inventory, *crowd)
@@ -85,8 +85,8 @@ def test_one_crowd_is_explained_once() -> None:
 def test_what_was_said_is_said_anew_after_a_placement() -> None:
     """A pod is told of the cluster as it is when its turn comes, not as it was for others of its kind."""
     inventory = builders.inventory(*builders.nodes(1, cards=3), builders.hold("x", withheld=1))
-    first, last = (builders.candidate(name, cards=3, priority=level) for name, level in (("a", 3), ("z", 1)))
-    between = builders.candidate("m", cards=1, priority=2)
+    first, last = (builders.pod_info(name, cards=3, priority=level) for name, level in (("a", 3), ("z", 1)))
+    between = builders.pod_info("m", cards=1, priority=2)
 
     found = decide(inventory, first, between, last)
 
@@ -99,7 +99,7 @@ def test_inventory_is_left_as_found_even_by_a_failure() -> None:
     """A round that fails half-way gives everything back."""
     inventory = builders.inventory(*builders.nodes(2))
     before = inventories.contents(inventory)
-    fits, hopeless = builders.candidate("a", cards=2), builders.candidate("b", cards=9)
+    fits, hopeless = builders.pod_info("a", cards=2), builders.pod_info("b", cards=9)
 
     with (
         mock.patch.object(reasons, "count", side_effect=RuntimeError("broken")),
@@ -116,7 +116,7 @@ WEIGHTS = (
     PreferenceWeights(node_affinity=100, taints=0, images=3),
 )
 PODS = st.lists(st.integers(0, 5), unique=True, max_size=5).flatmap(
-    lambda numbers: st.tuples(*(random_clusters.candidates(f"p{number}") for number in numbers))
+    lambda numbers: st.tuples(*(random_clusters.pod_infos(f"p{number}") for number in numbers))
 )
 
 
@@ -129,7 +129,7 @@ PODS = st.lists(st.integers(0, 5), unique=True, max_size=5).flatmap(
 )
 def test_second_opinion_agrees_pod_by_pod(
     cluster: random_clusters.ClusterState,
-    pods: tuple[queued_pods.Candidate, ...],
+    pods: tuple[queued_pods.PodInfo, ...],
     strategy: Strategy,
     weights: PreferenceWeights,
 ) -> None:
@@ -147,9 +147,9 @@ def test_second_opinion_agrees_pod_by_pod(
 
 
 @THOROUGH
-@hypothesis.given(cluster=random_clusters.clusters(), pod=random_clusters.candidates())
+@hypothesis.given(cluster=random_clusters.clusters(), pod=random_clusters.pod_infos())
 def test_second_opinion_agrees_on_every_node(
-    cluster: random_clusters.ClusterState, pod: queued_pods.Candidate
+    cluster: random_clusters.ClusterState, pod: queued_pods.PodInfo
 ) -> None:
     """Not only the best node: alone, each one takes the pod exactly when brute force says so."""
     alone = {name: dataclasses.replace(cluster, nodes={name: node}) for name, node in cluster.nodes.items()}
@@ -162,7 +162,7 @@ def test_second_opinion_agrees_on_every_node(
 @random_clusters.PROPERTY
 @hypothesis.given(cluster=random_clusters.clusters(), pods=PODS, data=st.data())
 def test_equal_inputs_give_equal_decisions(
-    cluster: random_clusters.ClusterState, pods: tuple[queued_pods.Candidate, ...], data: st.DataObject
+    cluster: random_clusters.ClusterState, pods: tuple[queued_pods.PodInfo, ...], data: st.DataObject
 ) -> None:
     """Neither the order in which nodes came nor that in which pods came changes a decision (I11)."""
     expected = decide(cluster.inventory(), *pods)
@@ -174,7 +174,7 @@ def test_equal_inputs_give_equal_decisions(
 @random_clusters.PROPERTY
 @hypothesis.given(cluster=random_clusters.clusters(), pods=PODS)
 def test_every_round_leaves_no_trace(
-    cluster: random_clusters.ClusterState, pods: tuple[queued_pods.Candidate, ...]
+    cluster: random_clusters.ClusterState, pods: tuple[queued_pods.PodInfo, ...]
 ) -> None:
     """Whatever a round decides, the inventory is as it was."""
     inventory = cluster.inventory()
@@ -206,7 +206,7 @@ def test_what_no_node_ever_had_is_refused(ask: requests.Ask, device: device_fact
     table = inventory.table
     before = dict(table.profiles.of), dict(table.types.of), inventories.contents(inventory)
 
-    (answer,) = decide(inventory, builders.candidate(cards=ask))
+    (answer,) = decide(inventory, builders.pod_info(cards=ask))
 
     assert isinstance(answer, Wait)
     assert (table.profiles.of, table.types.of, inventories.contents(inventory)) == before
@@ -229,8 +229,8 @@ def crowd(count: int) -> requests.DeviceRequest:
 def test_hard_pods_do_not_hold_a_round_up() -> None:
     """All searches of a round share their effort: pods that got none of it wait, the easy ones do not."""
     inventory = builders.inventory(*builders.nodes(30, cards=8))
-    hard = [builders.candidate(f"hard-{at:02}", request=crowd(24)) for at in range(20)]
-    easy = builders.candidate("easy", created="later")
+    hard = [builders.pod_info(f"hard-{at:02}", request=crowd(24)) for at in range(20)]
+    easy = builders.pod_info("easy", created="later")
 
     with mock.patch.object(cycle, "STEPS_PER_ROUND", 300):
         answers = decide(inventory, *hard, easy)
@@ -256,7 +256,7 @@ def test_search_for_which_others_left_too_little_is_made_again() -> None:
 def test_what_was_not_looked_at_is_looked_at_the_next_time() -> None:
     """A pod whose search was cut short is told so, waits for nothing but time, and ends where it fits."""
     search = Search(builders.inventory(*builders.nodes(30, cards=8)))
-    queue = backlogs.of(builders.candidate(request=TIGHT))
+    queue = backlogs.of(builders.pod_info(request=TIGHT))
 
     with (
         mock.patch("berth_operator.scheduling.search.STEPS_PER_NODE", 20),
@@ -274,7 +274,7 @@ def test_what_was_not_looked_at_is_looked_at_the_next_time() -> None:
 # ---------------------------------------------------------------- time
 
 
-def timed(now: clock.Ticking, *waiting: queued_pods.Candidate, ends: float = 9.0) -> list[decisions.Decision]:
+def timed(now: clock.Ticking, *waiting: queued_pods.PodInfo, ends: float = 9.0) -> list[decisions.Decision]:
     """Make one round that has so much time, and a second for each search, and charge nothing."""
     names = [f"n{at}" for at in range(1, 31)]
     used = [builders.share(0, at=name, core=0, memory=at) for at, name in enumerate(names, 1)]
@@ -285,12 +285,12 @@ def timed(now: clock.Ticking, *waiting: queued_pods.Candidate, ends: float = 9.0
 
 
 # They fit on no node, which only long searches would tell.
-A, B = (builders.candidate(name, request=TIGHT) for name in "ab")
+A, B = (builders.pod_info(name, request=TIGHT) for name in "ab")
 
 
 def test_round_ends_when_its_time_is_over() -> None:
     """What is left comes in the next round; the first pod always has its turn."""
-    pods = [builders.candidate(name) for name in "abcdefgh"]
+    pods = [builders.pod_info(name) for name in "abcdefgh"]
 
     all_of_them, some, first = (len(timed(clock.Ticking(tick), *pods, ends=1.0)) for tick in (0.0, 0.2, 9.0))
 
@@ -308,7 +308,7 @@ def test_search_ends_when_its_time_is_over() -> None:
 
 def test_no_search_is_begun_with_less_time_than_is_its_due() -> None:
     """The second hard pod waits for a round of its own, and an easy one behind it does not."""
-    answers = timed(clock.Ticking(0.01), A, B, builders.candidate("c"), ends=1.5)
+    answers = timed(clock.Ticking(0.01), A, B, builders.pod_info("c"), ends=1.5)
 
     assert [answer.uid for answer in answers] == ["uid-a", "uid-c"]
 

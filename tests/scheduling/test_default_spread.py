@@ -9,7 +9,7 @@ from berth_operator.scheduling.decisions import Bind, Placement
 from berth_operator.scheduling.preferences import default_spread
 from berth_operator.scheduling.search import Search
 from scheduling.placements import RULES
-from scheduling.pod_clusters import Body, Both, candidate, hold, node, parts, pod, softly, spread
+from scheduling.pod_clusters import Body, Both, hold, node, parts, pod, pod_info, softly, spread
 from support import backlogs
 
 WEB: Final = {"app": "web", "pod-template-hash": "7f"}
@@ -34,7 +34,7 @@ def replica(
 
 def is_spread(made: Body) -> bool:
     """Whether a pod is spread by default."""
-    waiting = candidate(made)
+    waiting = pod_info(made)
     signature = signatures.of(waiting.request, waiting.demand)
     return default_spread.applies_to(Both().inventory, signature)
 
@@ -51,7 +51,7 @@ def test_pods_of_a_controller_are_spread(kind: str, version: str) -> None:
     made = replica(kind=kind, version=version)
 
     assert is_spread(made)
-    assert candidate(made).demand == candidate(pod()).demand
+    assert pod_info(made).demand == pod_info(pod()).demand
 
 
 NOT_SPREAD: Final[dict[str, Body]] = {
@@ -98,7 +98,7 @@ def test_replicas_of_one_round_are_spread() -> None:
     waiting = [replica(f"p{at}") for at in range(3)]
     waiting += [replica(f"q{at}", of="other") for at in range(3)]
 
-    answers = cycle.simulate(Search(both.inventory), backlogs.of(*map(candidate, waiting)), 0.0, RULES)
+    answers = cycle.simulate(Search(both.inventory), backlogs.of(*map(pod_info, waiting)), 0.0, RULES)
 
     nodes = {one.uid: one.placement.node for one in answers if isinstance(one, Bind)}
     for name in "pq":
@@ -108,7 +108,7 @@ def test_replicas_of_one_round_are_spread() -> None:
 def counted(both: Both) -> dict[str, int]:
     """Return how many pods of the controller are on which nodes."""
     index = both.inventory.index
-    found = both.inventory.pods.replicas.rows(candidate(replica()).demand.controller)
+    found = both.inventory.pods.replicas.rows(pod_info(replica()).demand.controller)
     return {name: found[index[name]] for name in index if index[name] in found}
 
 
@@ -130,7 +130,7 @@ def test_a_pod_counts_until_it_is_deleted_or_is_another_controllers() -> None:
 def test_a_pod_counts_whatever_is_written_on_it_alone() -> None:
     """As a StatefulSet, an operator and, when it is bound, the server write on a pod; it is bound later."""
     both = Both(node("n1"), node("n2"))
-    waiting = candidate(replica("u"))
+    waiting = pod_info(replica("u"))
     both.inventory.charge(cycle.hold_for(waiting, Placement("n1", ())))
     assert counted(both) == {"n1": 1}
     own = {

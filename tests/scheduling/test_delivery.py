@@ -26,17 +26,17 @@ def cluster(**nodes: DeliveryMethod) -> Inventory:
     return builders.inventory(*map(builders.node, nodes), *devices)
 
 
-def pod(methods: DeliveryMethod) -> queued_pods.Candidate:
+def pod(methods: DeliveryMethod) -> queued_pods.PodInfo:
     """Return a pod of a card that these methods serve."""
-    return builders.candidate(demand=dataclasses.replace(builders.demand(), delivery=methods))
+    return builders.pod_info(demand=dataclasses.replace(builders.demand(), delivery=methods))
 
 
 def decided(
-    inventory: Inventory, candidate: queued_pods.Candidate, policy: Policy | None = None
+    inventory: Inventory, pod_info: queued_pods.PodInfo, policy: Policy | None = None
 ) -> str | dict[Reason, int]:
     """Return the node of a pod, or how many nodes refuse it for which reason."""
     search, rules = Search(inventory), policy or Policy()
-    found = policy_rules.apply(rules, candidate)
+    found = policy_rules.apply(rules, pod_info)
     made = cycle.place_or_explain(search, found, rules, {}, Effort())
     if isinstance(made, decisions.Bind):
         return made.placement.node
@@ -147,6 +147,6 @@ def test_the_policy_may_know_better_than_the_agents(delivery: Delivery, bound: d
 
 def test_a_pod_without_cards_goes_anywhere() -> None:
     """Nothing has to be handed to it."""
-    candidate = builders.candidate(request=builders.request())
+    pod_info = builders.pod_info(request=builders.request())
 
-    assert decided(cluster(n1=DeliveryMethod.UNCHECKED), candidate) == "n1"
+    assert decided(cluster(n1=DeliveryMethod.UNCHECKED), pod_info) == "n1"

@@ -32,7 +32,7 @@ def test_only_the_present_matters(changes: list[random_clusters.Change], rows: i
     assert inventories.leftovers(inventory) == []
 
 
-def decide(search: Search, pod: queued_pods.Candidate, policy: Policy) -> list[decisions.Decision]:
+def decide(search: Search, pod: queued_pods.PodInfo, policy: Policy) -> list[decisions.Decision]:
     """Decide for one pod."""
     return cycle.simulate(search, backlogs.of(pod), 0.0, policy)
 
@@ -40,13 +40,13 @@ def decide(search: Search, pod: queued_pods.Candidate, policy: Policy) -> list[d
 @THOROUGH
 @hypothesis.given(
     cluster=random_clusters.clusters(),
-    pods=st.lists(random_clusters.candidates(), min_size=1, max_size=3),
+    pods=st.lists(random_clusters.pod_infos(), min_size=1, max_size=3),
     strategy=st.sampled_from(list(Strategy)),
     rounds=st.lists(st.lists(random_clusters.changes(), max_size=3), max_size=12),
 )
 def test_remembered_answers_are_true(
     cluster: random_clusters.ClusterState,
-    pods: list[queued_pods.Candidate],
+    pods: list[queued_pods.PodInfo],
     strategy: Strategy,
     rounds: list[list[random_clusters.Change]],
 ) -> None:

@@ -26,9 +26,9 @@ def hold(name: str, node: str, *disks: Disk) -> Hold:
     return builders.hold(name, node, amounts=((facts.PODS, 1),), disks=disks)
 
 
-def asking(*disks: Disk) -> queued_pods.Candidate:
+def asking(*disks: Disk) -> queued_pods.PodInfo:
     """Return a pod that names these disks and asks for a card."""
-    return builders.candidate(demand=builders.demand(disks=disks))
+    return builders.pod_info(demand=builders.demand(disks=disks))
 
 
 def may_share(one: Disk, other: Disk) -> bool:

@@ -18,13 +18,13 @@ MEMORY: Final = builders.MEMORY
 TENTH: Final = requests.Gpus(1, 10, GIB)
 
 
-def requiring(memory: int, *cards: Any, **conditions: Any) -> queued_pods.Candidate:
+def requiring(memory: int, *cards: Any, **conditions: Any) -> queued_pods.PodInfo:
     """Return a pod that requires so much free memory of each card."""
     asked = requests.Conditions(free_memory_at_least=memory, **conditions)
-    return builders.candidate(request=builders.request(*(cards or (TENTH,)), conditions=asked))
+    return builders.pod_info(request=builders.request(*(cards or (TENTH,)), conditions=asked))
 
 
-def given(inventory: Inventory, pod: queued_pods.Candidate) -> list[str]:
+def given(inventory: Inventory, pod: queued_pods.PodInfo) -> list[str]:
     """Return the devices that the pod gets."""
     found = place(inventory, pod)
     return sorted(one.uuid for grant in found.grants for one in grant.shares) if found else []
@@ -200,7 +200,7 @@ def test_a_card_that_is_smaller_never_fits() -> None:
     found = explain.explain(Search(inventory), pod, policy=RULES, all_nodes=True)
 
     assert "too few cards with at least" in explain.sentence(found, pod)
-    assert [one.never for one in found.nodes] == [True]
+    assert [one.never_fits for one in found.nodes] == [True]
 
 
 def test_the_end_of_a_pod_lets_another_in() -> None:

@@ -21,7 +21,7 @@ from support import builders
 RULES = Policy()
 
 
-def by_gpu(count: int = 1, name: str = names.NVIDIA_GPU, **fields: Any) -> queued_pods.Candidate:
+def by_gpu(count: int = 1, name: str = names.NVIDIA_GPU, **fields: Any) -> queued_pods.PodInfo:
     """Return a pod that asks for so many nvidia.com/gpu, and for what the same is in the core."""
     pod = scenes.cards(count, **fields)
     return dataclasses.replace(pod, demand=dataclasses.replace(pod.demand, device_resources=((name, count),)))
@@ -39,12 +39,12 @@ def cut(at: str = "n1") -> device_facts.Device:
     return builders.device(at, [card], gpu_unit=builders.PROFILE)
 
 
-def placed(inventory: Inventory, pod: queued_pods.Candidate) -> decisions.Placement | None:
+def placed(inventory: Inventory, pod: queued_pods.PodInfo) -> decisions.Placement | None:
     """Place a pod."""
     return Search(inventory).place(pod.request, pod.demand, policy=RULES)
 
 
-def fill(inventory: Inventory, pod: queued_pods.Candidate, most: int = 9) -> list[str]:
+def fill(inventory: Inventory, pod: queued_pods.PodInfo, most: int = 9) -> list[str]:
     """Place such pods until no more fit, and return the nodes they got."""
     found = []
     for number in range(most):
@@ -112,7 +112,7 @@ def test_whole_cards_come_first() -> None:
         ),
     ],
 )
-def test_other_pods_get_no_replica(pod: queued_pods.Candidate) -> None:
+def test_other_pods_get_no_replica(pod: queued_pods.PodInfo) -> None:
     """What asks for more than NVIDIA's plugin knows of asks for cards."""
     assert placed(builders.inventory(builders.node(), shared()), pod) is None
 
@@ -159,7 +159,7 @@ def test_what_was_placed_is_what_is_read_back(gpus: int, cards: int) -> None:
     inventory = builders.inventory(builders.node(), shared(cards=cards))
     waiting = pods.classify(builders.pod("p", gpus=gpus))
     assert isinstance(waiting, pods.WaitingPod)
-    placement = placed(inventory, waiting.candidate)
+    placement = placed(inventory, waiting.pod_info)
     assert placement is not None
 
     annotations = bind_annotations.of(placement, term="t", containers=["main"])
@@ -168,7 +168,7 @@ def test_what_was_placed_is_what_is_read_back(gpus: int, cards: int) -> None:
     )
     assert isinstance(bound, pods.BoundPod)
     assert (bound.hold.shares, bound.hold.withheld, bound.fault) == (
-        cycle.hold_for(waiting.candidate, placement).shares,
+        cycle.hold_for(waiting.pod_info, placement).shares,
         0,
         "",
     )
@@ -228,7 +228,7 @@ def counted(at: str = "n1", cards: int = 2) -> device_facts.Device:
     return builders.device(at, cards, gpu_unit=device_facts.COUNTED_CARD)
 
 
-def part_by_gpu(count: int = 1, *, memory: int = 20 * builders.GIB) -> queued_pods.Candidate:
+def part_by_gpu(count: int = 1, *, memory: int = 20 * builders.GIB) -> queued_pods.PodInfo:
     """Return a pod that asks for so many nvidia.com/gpu, and that it needs no more than this of each."""
     pod = scenes.pod(requests.Gpus(count, memory=memory))
     demand = dataclasses.replace(pod.demand, device_resources=((names.NVIDIA_GPU, count),))
@@ -267,7 +267,7 @@ def test_elsewhere_parts_are_parts() -> None:
         pytest.param(scenes.part(core=30), [30], id="a part by names that the kubelet gives nothing for"),
     ],
 )
-def test_others_get_what_they_ask_for(pod: queued_pods.Candidate, parts: list[int] | None) -> None:
+def test_others_get_what_they_ask_for(pod: queued_pods.PodInfo, parts: list[int] | None) -> None:
     """A kubelet that counts cards counts parts by Berth's own name."""
     found = placed(builders.inventory(builders.node(), counted()), pod)
 

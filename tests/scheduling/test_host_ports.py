@@ -30,9 +30,9 @@ def hold(name: str, node: str, *ports: HostPort) -> Hold:
     return builders.hold(name, node, amounts=((facts.PODS, 1),), host_ports=ports)
 
 
-def asking(*ports: HostPort) -> queued_pods.Candidate:
+def asking(*ports: HostPort) -> queued_pods.PodInfo:
     """Return a pod that asks for these ports and a card."""
-    return builders.candidate(demand=builders.demand(host_ports=ports))
+    return builders.pod_info(demand=builders.demand(host_ports=ports))
 
 
 def may_share(one: HostPort, other: HostPort) -> bool:

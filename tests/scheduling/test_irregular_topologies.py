@@ -16,7 +16,7 @@ from support import builders, irregular_topologies
 
 BAD, GOOD = "n1", "n2"  # Of equal nodes the first by name is asked first.
 # Only long searches place it.
-HARD: Final = builders.candidate(request=builders.request(*[requests.Gpus(1, core=40, ratio=40)] * 3))
+HARD: Final = builders.pod_info(request=builders.request(*[requests.Gpus(1, core=40, ratio=40)] * 3))
 
 
 def cluster(sort: str) -> Inventory:
@@ -28,10 +28,10 @@ def cluster(sort: str) -> Inventory:
     return builders.inventory(builders.node(BAD), builders.node(GOOD), *topologies)
 
 
-def linked(count: int, *, required: bool) -> queued_pods.Candidate:
+def linked(count: int, *, required: bool) -> queued_pods.PodInfo:
     """Make a pod of so many linked cards."""
     grouping = requests.Grouping(scope=Scope.NVLINK, required=required)
-    return builders.candidate(request=builders.request(count, grouping=grouping))
+    return builders.pod_info(request=builders.request(count, grouping=grouping))
 
 
 @pytest.mark.parametrize("required", [True, False], ids=["required", "preferred"])
@@ -96,7 +96,7 @@ def test_a_node_that_answers_in_time_is_asked_in_its_turn_again() -> None:
 
 def test_nodes_hard_to_search_are_remembered_within_bounds() -> None:
     """However many nodes and signatures there are."""
-    hard, count = search_memory.HardToSearch(), search_memory.MOST_QUESTIONS + 9
+    hard, count = search_memory.HardToSearch(), search_memory.MOST_SIGNATURES + 9
     asked = [signatures.of(HARD.request, builders.demand(cpu)) for cpu in range(count)]
 
     for signature in asked:

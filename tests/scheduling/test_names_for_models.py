@@ -21,7 +21,7 @@ def placed(**conditions: Any) -> list[str]:
         inventory = builders.inventory(
             builders.node(node), builders.device(node, [builders.card(0, at=node, model=model)])
         )
-        pod = builders.candidate(request=builders.request(1, conditions=requests.Conditions(**conditions)))
+        pod = builders.pod_info(request=builders.request(1, conditions=requests.Conditions(**conditions)))
         asked = policy_rules.apply(NAMED, pod)
         if Search(inventory).place(asked.request, asked.demand, policy=NAMED) is not None:
             found.append(node)
@@ -62,7 +62,7 @@ def test_a_pod_that_waits_for_a_named_model_reads_what_it_wrote() -> None:
     """And which models there are instead."""
     inventory = builders.inventory(builders.node(), builders.device("n1", [builders.card(0, model="T4")]))
     conditions = requests.Conditions(pattern="V-hundred")
-    pod = builders.candidate(request=builders.request(1, conditions=conditions))
+    pod = builders.pod_info(request=builders.request(1, conditions=conditions))
 
     found = explain.explain(Search(inventory), pod, policy=NAMED)
 

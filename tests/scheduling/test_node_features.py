@@ -34,11 +34,11 @@ def test_only_nodes_that_declare_it_pass() -> None:
     inventory = with_nodes(builders.node("n1", declared_features=DECLARED), builders.node("n2"))
     asked = query(inventory, NEEDING)
 
-    (objection,) = [one for one in taints_and_affinity.unresolvable(asked) if one.nodes.any()]
+    (rejection,) = [one for one in taints_and_affinity.unresolvable(asked) if one.nodes.any()]
 
     assert registry.feasible(asked).tolist() == [True, False]
-    assert objection.nodes.tolist() == [False, True]
-    assert (objection.reason, objection.detail) == (decisions.Reason.FEATURE_MISSING, FEATURE)
+    assert rejection.nodes.tolist() == [False, True]
+    assert (rejection.reason, rejection.detail) == (decisions.Reason.FEATURE_MISSING, FEATURE)
 
 
 def test_a_pod_that_needs_none_goes_anywhere() -> None:

@@ -18,8 +18,8 @@ CARD = builders.card()
 
 
 @random_clusters.PROPERTY
-@hypothesis.given(cluster=random_clusters.clusters(), pod=random_clusters.candidates())
-def test_a_no_is_certain(cluster: random_clusters.ClusterState, pod: queued_pods.Candidate) -> None:
+@hypothesis.given(cluster=random_clusters.clusters(), pod=random_clusters.pod_infos())
+def test_a_no_is_certain(cluster: random_clusters.ClusterState, pod: queued_pods.PodInfo) -> None:
     """Wherever the search places a pod, the offer of that node was large enough."""
     inventory = cluster.inventory()
 
@@ -60,7 +60,7 @@ def test_what_is_left_of_a_card_is_offered_to_the_last(ask: requests.Gpus, able:
     """A pod that asks for exactly so much is woken, and one that asks for more is not."""
     held = builders.share(core=40, memory=builders.MEMORY * 2 // 5)
     inventory = builders.inventory(*builders.nodes(1, cards=1), builders.hold("a", shares=[held]))
-    pod = builders.candidate("p", ask)
+    pod = builders.pod_info("p", ask)
 
     assert node_offers.judge(inventory, "n1")(pod) is able
     assert (place(inventory, pod) is not None) is able
@@ -84,7 +84,7 @@ def test_a_pod_that_nothing_helps_keeps_no_other_asleep() -> None:
     ledger.pod_bound(builders.hold("holder", shares=range(4)))
     shares = {"odd": requests.Gpus(8, 46, 4619257955497632), "plain": requests.Gpus(1, 50, 8 << 30)}
     for name, ask in shares.items():
-        ledger.pod_waiting(builders.candidate(name, ask), gated=False)
+        ledger.pod_waiting(builders.pod_info(name, ask), gated=False)
         ledgers.requeue(ledger, name, *decisions.ClusterEvent)
 
     ledger.pod_over("uid-holder")
@@ -119,8 +119,8 @@ def decide(ledger: Ledger) -> None:
 
 
 @random_clusters.PROPERTY
-@hypothesis.given(data=st.data(), pod=random_clusters.candidates())
-def test_nobody_sleeps_who_could_go(data: st.DataObject, pod: queued_pods.Candidate) -> None:
+@hypothesis.given(data=st.data(), pod=random_clusters.pod_infos())
+def test_nobody_sleeps_who_could_go(data: st.DataObject, pod: queued_pods.PodInfo) -> None:
     """Whatever happens to nodes, cards and pods: who waits for a change has no place (I5)."""
     ledger = Ledger(clock.Clock())
     for at in random_clusters.NODES:

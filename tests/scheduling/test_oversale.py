@@ -32,7 +32,7 @@ from support import backlogs, builders, random_clusters
 
 
 def decide(
-    inventory: Inventory, *waiting: queued_pods.Candidate, policy: Policy = RULES
+    inventory: Inventory, *waiting: queued_pods.PodInfo, policy: Policy = RULES
 ) -> list[decisions.Decision]:
     """Make one round for these pods, in this order."""
     ordered = [dataclasses.replace(one, priority=-at) for at, one in enumerate(waiting)]
@@ -49,7 +49,7 @@ def shares(answer: decisions.Decision) -> list[tuple[int, int]]:
 # ---------------------------------------------------------------- what fits on a card
 
 UNKNOWN: Final = builders.card(memory=0)
-FITS: Final[dict[str, tuple[Inventory, queued_pods.Candidate, bool]]] = {
+FITS: Final[dict[str, tuple[Inventory, queued_pods.PodInfo, bool]]] = {
     "up to the limit": (one_card(holder("a", 90)), pod("p", part(60)), True),
     "a percent above the limit": (one_card(holder("a", 90)), pod("p", part(61)), False),
     "beside pods of its class": (one_card(holder("a", 75, limit=150)), pod("p", part(75)), True),
@@ -116,7 +116,7 @@ FITS: Final[dict[str, tuple[Inventory, queued_pods.Candidate, bool]]] = {
 @pytest.mark.parametrize("strategy", Strategy)
 def test_what_a_card_may_be_promised(
     inventory: Inventory,
-    waiting: queued_pods.Candidate,
+    waiting: queued_pods.PodInfo,
     fits: bool,  # noqa: FBT001  a column of the table
     strategy: Strategy,
 ) -> None:
@@ -317,7 +317,7 @@ def check(hold: Hold, held: list[Hold], limit: int) -> None:
         assert len(there) == 1 or builders.MEMORY not in {one.memory for one in there}
 
 
-def any_room(waiting: queued_pods.Candidate, held: list[Hold], limit: int) -> bool:
+def any_room(waiting: queued_pods.PodInfo, held: list[Hold], limit: int) -> bool:
     """Whether a node has room after all, by the sums of its cards."""
     (ask,) = waiting.request.containers[0].asks
     assert isinstance(ask, requests.Gpus)

@@ -16,11 +16,11 @@ from scheduling.pod_clusters import (
     ZONE,
     Body,
     Both,
-    candidate,
     far,
     near,
     node,
     pod,
+    pod_info,
     selecting,
     term,
     web,
@@ -225,7 +225,7 @@ def test_keys_that_the_server_has_merged_are_not_merged_again() -> None:
     merged = {"matchExpressions": [{"key": "rev", "operator": "In", "values": ["1"]}]}
     written = pod(labels={"rev": "2"}, affinity=near(term(selector=merged, matchLabelKeys=["rev"])))
 
-    others = candidate(written).demand.other_pods
+    others = pod_info(written).demand.other_pods
 
     assert others is not None
     assert others.affinity[0].selector.expressions == (facts.LabelExpression("rev", "In", ("1",)),)
@@ -237,7 +237,7 @@ def test_keys_that_the_server_has_merged_are_not_merged_again() -> None:
 def test_what_a_pod_is_told() -> None:
     """The words are kube-scheduler's, with the label; the changes that were tried follow."""
     both = Both(node("n1", "a"), node("n2", "b"), web("w", "n1"), pod("v", "n2", affinity=far(term(HOST))))
-    waiting = candidate(pod(labels=WEB, affinity=far(term())))
+    waiting = pod_info(pod(labels=WEB, affinity=far(term())))
 
     found = explain.explain(Search(both.inventory), waiting, policy=RULES)
 
@@ -257,7 +257,7 @@ def test_who_repels_a_pod_is_named() -> None:
     quiet = (pod(f"quiet-{number}", "n1") for number in range(5))
     both = Both(node("n1", "a"), *quiet, pod("loud", "n1", affinity=far(term())))
 
-    found = explain.explain(Search(both.inventory), candidate(pod(labels=WEB)), policy=RULES)
+    found = explain.explain(Search(both.inventory), pod_info(pod(labels=WEB)), policy=RULES)
 
     assert [explain.would_fit(one) for one in found.advice] == ["would fit if ml/loud on n1 terminated"]
 
@@ -269,15 +269,13 @@ def test_who_is_not_in_the_way_is_not_named() -> None:
     last = both_of((node("n1", "a"), web("blue", "n1", namespace="blue"), web("red", "n1", namespace="red")))
 
     for known in (both, last):
-        first = explain.explain(Search(known.inventory), candidate(pod(affinity=blue)), policy=RULES).advice[
-            0
-        ]
+        first = explain.explain(Search(known.inventory), pod_info(pod(affinity=blue)), policy=RULES).advice[0]
         assert explain.would_fit(first) == "would fit if blue/blue on n1 terminated"
 
 
 def test_affinity_that_no_pod_meets() -> None:
     """It could be dropped; no end of a pod would help."""
-    waiting = candidate(pod(affinity=near(term())))
+    waiting = pod_info(pod(affinity=near(term())))
 
     found = explain.explain(Search(Both(*FOUR_NODES).inventory), waiting, policy=RULES)
 

@@ -19,12 +19,12 @@ from scheduling.pod_clusters import (
     Body,
     Both,
     asked,
-    candidate,
     far,
     near,
     node,
     parts,
     pod,
+    pod_info,
     spread,
     term,
 )
@@ -240,7 +240,7 @@ def test_a_pod_is_placed_exactly_where_it_may_be(
         both.put_pod(kept(both, body))
     search = Search(both.inventory)
     for number, body in enumerate([*asks, *asks]):
-        query = asked(both.inventory, candidate(body))
+        query = asked(both.inventory, pod_info(body))
         found = search.place(query.signature.request, query.signature.demand, policy=RULES)
         allowed = {
             name
@@ -343,6 +343,6 @@ def test_a_preference_about_pods_never_makes_a_pod_wait(
 
 def placed(both: Both, body: Body) -> str | None:
     """Return the node that a pod gets."""
-    one = existing_terms.apply(both.inventory.pods, candidate(body))
+    one = existing_terms.apply(both.inventory.pods, pod_info(body))
     found = Search(both.inventory).place(one.request, one.demand, policy=RULES)
     return found.node if found is not None else None

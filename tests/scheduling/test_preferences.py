@@ -47,7 +47,7 @@ def named(weight: int, name: str) -> PreferredTerm:
     return PreferredTerm(weight, Term(fields=(LabelExpression("metadata.name", "In", (name,)),)))
 
 
-def tolerating(*tolerations: Toleration, cards: int = 0) -> queued_pods.Candidate:
+def tolerating(*tolerations: Toleration, cards: int = 0) -> queued_pods.PodInfo:
     """Return a pod with these tolerations."""
     return pod(cards, node_selection=facts.NodeSelection(tolerations=tolerations))
 
@@ -330,7 +330,7 @@ def test_a_preference_may_depend_on_other_nodes(monkeypatch: pytest.MonkeyPatch)
     assert found == ["n3", "n2", "n2"]
 
 
-def without_preferences(asking: queued_pods.Candidate) -> queued_pods.Candidate:
+def without_preferences(asking: queued_pods.PodInfo) -> queued_pods.PodInfo:
     """Return the same pod without what it prefers."""
     demand = dataclasses.replace(asking.demand, preferred=(), images=())
     return dataclasses.replace(asking, demand=demand)
@@ -339,11 +339,11 @@ def without_preferences(asking: queued_pods.Candidate) -> queued_pods.Candidate:
 @THOROUGH
 @hypothesis.given(
     cluster=random_clusters.clusters(),
-    asking=random_clusters.candidates(),
+    asking=random_clusters.pod_infos(),
     weights=st.builds(PreferenceWeights, *[st.sampled_from([0, 1, 100])] * 7),
 )
 def test_a_preference_neither_forbids_nor_allows_a_node(
-    cluster: random_clusters.ClusterState, asking: queued_pods.Candidate, weights: PreferenceWeights
+    cluster: random_clusters.ClusterState, asking: queued_pods.PodInfo, weights: PreferenceWeights
 ) -> None:
     """A pod gets a node exactly if it would without its preferences, and then one that it could get alone."""
     plain = place(cluster.inventory(), without_preferences(asking))

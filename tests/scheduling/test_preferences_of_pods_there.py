@@ -13,12 +13,12 @@ from scheduling.pod_clusters import (
     AWAY,
     Body,
     Both,
-    candidate,
     hold,
     near,
     node,
     parts,
     pod,
+    pod_info,
     selecting,
     term,
     wish,
@@ -77,10 +77,10 @@ def test_a_pod_that_no_other_means_shares_its_signature() -> None:
     """However many pods prefer something of others."""
     both = Both(*THREE_ZONES, there(wish()))
 
-    asked_of_others = existing_terms.apply(both.inventory.pods, candidate(pod(labels=WEB)))
+    asked_of_others = existing_terms.apply(both.inventory.pods, pod_info(pod(labels=WEB)))
 
-    assert existing_terms.apply(both.inventory.pods, candidate(pod())) == candidate(pod())
-    assert asked_of_others.demand != candidate(pod()).demand
+    assert existing_terms.apply(both.inventory.pods, pod_info(pod())) == pod_info(pod())
+    assert asked_of_others.demand != pod_info(pod()).demand
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_a_placed_pod_prefers_from_the_decision_on(affinity: Body, nodes: list[s
     both = Both(*THREE_ZONES[:4])
     bodies = [pod("p0", labels=WEB, affinity=affinity), *(pod(f"p{at}", labels=WEB) for at in (1, 2))]
     bodies[2] = pod("p2", labels=WEB, affinity=affinity)
-    waiting = [candidate(body) for body in bodies]
+    waiting = [pod_info(body) for body in bodies]
 
     answers = cycle.simulate(Search(both.inventory), backlogs.of(*waiting), 0.0, RULES)
 

@@ -16,12 +16,12 @@ from scheduling.pod_clusters import (
     PREFERRED,
     Body,
     Both,
-    candidate,
     far,
     near,
     node,
     parts,
     pod,
+    pod_info,
     selecting,
     softly,
     spread,
@@ -231,7 +231,7 @@ def test_a_host_counts_by_itself() -> None:
 
 def choose(both: Both, asks: Body, policy: Policy = RULES, search: Search | None = None) -> str | None:
     """Return the node that a pod gets."""
-    return chosen(both.inventory, candidate(asks), policy, search)
+    return chosen(both.inventory, pod_info(asks), policy, search)
 
 
 @pytest.mark.parametrize(
@@ -301,14 +301,14 @@ def test_pods_of_one_round_are_spread() -> None:
     both = Both(*THREE_ZONES[:4])
     waiting = (pod(f"p{at}", labels=WEB, topologySpreadConstraints=[softly()]) for at in range(3))
 
-    answers = cycle.simulate(Search(both.inventory), backlogs.of(*map(candidate, waiting)), 0.0, RULES)
+    answers = cycle.simulate(Search(both.inventory), backlogs.of(*map(pod_info, waiting)), 0.0, RULES)
 
     assert sorted(one.placement.node for one in answers if isinstance(one, Bind)) == ["n1", "n3", "n4"]
 
 
 def test_a_pod_that_prefers_nothing_of_other_pods_shares_its_signature() -> None:
     """Whatever else its affinity and its spread say."""
-    plain = candidate(pod()).demand
+    plain = pod_info(pod()).demand
     specs: tuple[Body, ...] = (
         {"affinity": {"podAffinity": {PREFERRED: []}}},
         {"affinity": {"podAntiAffinity": {}}},
@@ -317,4 +317,4 @@ def test_a_pod_that_prefers_nothing_of_other_pods_shares_its_signature() -> None
 
     assert plain.preferred_pods is None
     for spec in specs:
-        assert candidate(pod(**spec)).demand == plain
+        assert pod_info(pod(**spec)).demand == plain

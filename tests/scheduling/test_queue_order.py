@@ -14,16 +14,16 @@ from support import backlogs, builders
 from support.backlogs import FREED
 
 
-def line(*pods: queued_pods.Candidate, allowed: int = 0) -> Backlog:
+def line(*pods: queued_pods.PodInfo, allowed: int = 0) -> Backlog:
     """Return a backlog of these pods, in the order of their creation."""
     backlog = backlogs.of(*(dataclasses.replace(pod, created=f"{at:04}") for at, pod in enumerate(pods)))
     backlog.allow(allowed)
     return backlog
 
 
-def pod(name: str, namespace: str, label: int = 0, priority: int = 0) -> queued_pods.Candidate:
+def pod(name: str, namespace: str, label: int = 0, priority: int = 0) -> queued_pods.PodInfo:
     """Return a waiting pod."""
-    return builders.candidate(name, namespace=namespace, label=label, priority=priority)
+    return builders.pod_info(name, namespace=namespace, label=label, priority=priority)
 
 
 def ready(backlog: Backlog, limit: int | None = None) -> str:
@@ -61,7 +61,7 @@ CASES: Final = {
 def test_whose_turn_it_is(backlog: Backlog, expected: str) -> None:
     """Between namespaces the PriorityClass counts and who came first; within one the label, too."""
     assert ready(backlog) == expected
-    assert " ".join(one.candidate.name for one in backlog.each()) == expected
+    assert " ".join(one.pod_info.name for one in backlog.each()) == expected
 
 
 def test_a_raised_pod_is_found_however_far_back_it_stands() -> None:

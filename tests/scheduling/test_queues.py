@@ -30,7 +30,7 @@ def test_a_label_that_is_raised_all_the_time_leaves_nothing_behind(decides: bool
     backlog = Backlog()
 
     for at in range(MANY):
-        backlog.push(builders.candidate(label=at + 1))
+        backlog.push(builders.pod_info(label=at + 1))
         for pod in backlog.ready(float(at), 256) if decides else ():
             backlog.requeue(pod.uid, now=float(at), awaited=FREED)
 
@@ -39,7 +39,7 @@ def test_a_label_that_is_raised_all_the_time_leaves_nothing_behind(decides: bool
 
 def test_a_crowd_that_is_woken_again_and_again_leaves_nothing_behind() -> None:
     """A pod that was woken but pauses behind its kind has one ticket there, not one for each wake."""
-    crowd = [builders.candidate(f"p{at:02}") for at in range(3 * wakeups.TRIED_OF_A_KIND)]
+    crowd = [builders.pod_info(f"p{at:02}") for at in range(3 * wakeups.TRIED_OF_A_KIND)]
     backlog = backlogs.of(*crowd)
 
     for at in range(MANY):
@@ -52,7 +52,7 @@ def test_a_crowd_that_is_woken_again_and_again_leaves_nothing_behind() -> None:
 
 def test_turns_that_nobody_uses_leave_nothing_behind() -> None:
     """A pod that has its turn in each round, and is kept back each time, has one ticket."""
-    backlog = backlogs.of(builders.candidate())
+    backlog = backlogs.of(builders.pod_info())
 
     turns = {len(list(backlog.out_of_order(0.0, ()))) for _ in range(MANY)}
 
@@ -65,19 +65,19 @@ def test_groups_whose_pods_are_gone_leave_nothing_behind() -> None:
     backlog = Backlog()
 
     for at in range(MANY):
-        backlog.push(builders.candidate(priority=at, label=1))
+        backlog.push(builders.pod_info(priority=at, label=1))
 
     assert tickets(backlog) <= 8 * queues.SPARE_TICKETS
 
 
 def test_kinds_of_pods_that_are_gone_leave_nothing_behind() -> None:
     """Each pod asks for something that nobody else asks for; one that stays keeps its kind."""
-    backlog = backlogs.requeue(builders.candidate("stays"))
+    backlog = backlogs.requeue(builders.pod_info("stays"))
 
     for at in range(MANY):
-        backlog.push(builders.candidate(demand=builders.demand(at)))
+        backlog.push(builders.pod_info(demand=builders.demand(at)))
         backlog.requeue("uid-p", now=0.0, awaited=FREED)
-    backlog.push(builders.candidate("again"))
+    backlog.push(builders.pod_info("again"))
     backlog.requeue("uid-again", now=0.0, awaited=FREED)
 
     assert len(backlog._kinds) <= 2 * queues.SPARE_TICKETS

@@ -25,7 +25,7 @@ def cut(trouble: Reason | None = None, *, instances: int = 1) -> device_facts.De
     return builders.device(cards=[builders.card(mig=True, instances=made, trouble=trouble)])
 
 
-CASES: dict[str, tuple[Inventory, queued_pods.Candidate, tuple[Count, ...]]] = {
+CASES: dict[str, tuple[Inventory, queued_pods.PodInfo, tuple[Count, ...]]] = {
     "the model before its trouble and its use": (
         builders.inventory(*FULL_OF_T4),
         scenes.cards(models=frozenset({"A100"})),
@@ -72,7 +72,7 @@ CASES: dict[str, tuple[Inventory, queued_pods.Candidate, tuple[Count, ...]]] = {
             builders.device(cards=[builders.card(0), builders.card(1, memory=800 * GIB)]),
             builders.hold("a", "n1", [builders.share(1, core=100, memory=800 * builders.GIB)]),
         ),
-        builders.candidate(
+        builders.pod_info(
             request=builders.request(requests.Gpus(1, 10, 40 * GIB), requests.Gpus(2, 10, GIB))
         ),
         (Count(Reason.FULL, "", 1),),
@@ -184,7 +184,7 @@ CASES: dict[str, tuple[Inventory, queued_pods.Candidate, tuple[Count, ...]]] = {
 
 
 @pytest.mark.parametrize(("inventory", "pod", "counts"), CASES.values(), ids=CASES.keys())
-def test_first_reason(inventory: Inventory, pod: queued_pods.Candidate, counts: tuple[Count, ...]) -> None:
+def test_first_reason(inventory: Inventory, pod: queued_pods.PodInfo, counts: tuple[Count, ...]) -> None:
     """Each node gives its first reason, in the order in which its cards are asked ever more closely."""
     assert reasons.count(inventory, signatures.of(pod.request, pod.demand), {}) == counts
 

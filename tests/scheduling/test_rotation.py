@@ -15,7 +15,7 @@ from support.backlogs import ready
 
 TRY_SECONDS = 0.001
 CROWD = 60  # Of which a round tries some twenty.
-A, B, C = map(builders.candidate, "abc")
+A, B, C = map(builders.pod_info, "abc")
 
 
 def stage(*, free: bool) -> tuple[Ledger, clock.Clock]:
@@ -97,13 +97,13 @@ def test_each_of_a_crowd_has_its_turn() -> None:
     """Those at the end of the line are tried, too, though the first are woken again before that."""
     ledger, now = stage(free=False)
     crowd(ledger, now)
-    before = {entry.candidate.uid: entry.attempts for entry in ledger.backlog.entries()}
+    before = {entry.pod_info.uid: entry.attempts for entry in ledger.backlog.entries()}
 
     for _ in range(8):
         free_and_take(ledger, 0)
         play(ledger, now)
 
-    assert all(entry.attempts > before[entry.candidate.uid] for entry in ledger.backlog.entries())
+    assert all(entry.attempts > before[entry.pod_info.uid] for entry in ledger.backlog.entries())
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_a_reservation_stands_while_one_of_its_pods_waits() -> None:
     backlog.node_changed("n1", ClusterEvent.CAPACITY_FREED, lambda _: True)
     backlog.requeue("uid-a", now=0.0, awaited=decisions.ANY_RARE_EVENT)
     backlog.node_changed("n2", ClusterEvent.CAPACITY_FREED, lambda _: True)
-    backlog.push(builders.candidate("new", priority=-1))
+    backlog.push(builders.pod_info("new", priority=-1))
 
     backlog.remove("uid-b")
 
@@ -231,10 +231,10 @@ def test_a_reservation_stands_while_one_of_its_pods_waits() -> None:
 
 def test_a_reservation_stands_though_its_namespace_is_suspended() -> None:
     """As long as a pod of the kind was woken whose namespace is not."""
-    slow, quick = (builders.candidate(name, namespace=name) for name in ("slow", "quick"))
+    slow, quick = (builders.pod_info(name, namespace=name) for name in ("slow", "quick"))
     backlog = backlogs.requeue(slow, quick, awaited=decisions.ANY_RARE_EVENT)
     backlog.node_changed("n1", ClusterEvent.CAPACITY_FREED, lambda _: True)
-    backlog.push(builders.candidate("new", priority=-1))
+    backlog.push(builders.pod_info("new", priority=-1))
 
     backlog.suspend("slow")
 
@@ -243,11 +243,11 @@ def test_a_reservation_stands_though_its_namespace_is_suspended() -> None:
 
 def test_those_who_must_leave_all_nodes_take_little_time_of_a_round() -> None:
     """However long the line is, a round passes over some of them, and the next rounds over the others."""
-    backlog = backlogs.requeue(builders.candidate("first", priority=1), awaited=decisions.ANY_RARE_EVENT)
+    backlog = backlogs.requeue(builders.pod_info("first", priority=1), awaited=decisions.ANY_RARE_EVENT)
     backlog.cluster_event([ClusterEvent.POLICY_CHANGED])
     ready(backlog)
     for at in range(3 * rotation.MOST_SKIPPED):
-        backlog.push(builders.candidate(f"p{at:03}"))
+        backlog.push(builders.pod_info(f"p{at:03}"))
 
     kept_active_since = []
     for _ in range(4):
@@ -261,7 +261,7 @@ def test_those_who_must_leave_all_nodes_take_little_time_of_a_round() -> None:
 
 def test_of_too_many_nodes_all_are_reserved() -> None:
     """What is reserved takes no more memory than a bounded number of nodes for each kind."""
-    reservation = rotation.Reservation(1, builders.candidate(), (False, (0, "", "", "")))
+    reservation = rotation.Reservation(1, builders.pod_info(), (False, (0, "", "", "")))
 
     for at in range(rotation.MOST_RESERVED + 2):
         reservation.add(f"n{at}")

@@ -41,10 +41,10 @@ def with_numa(*nodes: int) -> Inventory:
     return builders.inventory(builders.node(), builders.device(cards=len(nodes), topology=topology))
 
 
-def close(*, required: bool) -> queued_pods.Candidate:
+def close(*, required: bool) -> queued_pods.PodInfo:
     """Return a pod of two cards of one NUMA node."""
     grouping = requests.Grouping(scope=Scope.NUMA, required=required)
-    return builders.candidate(request=builders.request(2, grouping=grouping))
+    return builders.pod_info(request=builders.request(2, grouping=grouping))
 
 
 def rooted(
@@ -58,16 +58,16 @@ def rooted(
     return builders.node(name), builders.device(name, cards, others=found, topology=topology)
 
 
-def with_nic(count: int = 1, **grouping: Any) -> queued_pods.Candidate:
+def with_nic(count: int = 1, **grouping: Any) -> queued_pods.PodInfo:
     """Return a pod of cards and a NIC, one PCIe root being only a wish."""
     asks = (requests.cards(count), requests.OtherDevices("rdma", 1, 100))
     wish = requests.Grouping(joint_wish=("gpu", "rdma"), **grouping)
-    return builders.candidate(request=builders.request(asks, grouping=wish))
+    return builders.pod_info(request=builders.request(asks, grouping=wish))
 
 
-def share(core: int = 0, memory: int = 0, *, ratio: int = 0, count: int = 1) -> queued_pods.Candidate:
+def share(core: int = 0, memory: int = 0, *, ratio: int = 0, count: int = 1) -> queued_pods.PodInfo:
     """Return a pod of shares of cards."""
-    return builders.candidate(cards=requests.Gpus(count, core, memory, ratio))
+    return builders.pod_info(cards=requests.Gpus(count, core, memory, ratio))
 
 
 MODELS: Final = one_node(
@@ -79,10 +79,10 @@ MODELS: Final = one_node(
 STARTED: Final = one_node(
     builders.card(), holds=(builders.hold("a", shares=[builders.share(core=60, memory=60 * GIB)]),)
 )
-GIVEN: Final[dict[str, tuple[Inventory, queued_pods.Candidate, list[int] | None]]] = {
+GIVEN: Final[dict[str, tuple[Inventory, queued_pods.PodInfo, list[int] | None]]] = {
     "the lowest minors, around those that are held": (
         builders.inventory(*builders.nodes(1, cards=6), builders.hold("a", shares=(0, 3))),
-        builders.candidate(cards=3),
+        builders.pod_info(cards=3),
         [1, 2, 4],
     ),
     "a scope that is required and can be had": (with_numa(0, 1, 1), close(required=True), [1, 2]),
@@ -91,12 +91,12 @@ GIVEN: Final[dict[str, tuple[Inventory, queued_pods.Candidate, list[int] | None]
     "a scope that is preferred and cannot be had": (with_numa(0, 1, 2), close(required=False), [0, 1]),
     "one of two cards of a model, where one of the node is withheld": (
         MODELS,
-        builders.candidate(models=[builders.MODEL]),
+        builders.pod_info(models=[builders.MODEL]),
         [1],
     ),
     "the only card of a model, which may be the one that is withheld": (
         MODELS,
-        builders.candidate(models=["T4"]),
+        builders.pod_info(models=["T4"]),
         None,
     ),
     "the rest of a card that is held by name, which cannot be the one that is withheld": (
@@ -105,7 +105,7 @@ GIVEN: Final[dict[str, tuple[Inventory, queued_pods.Candidate, list[int] | None]
             builders.hold("a", shares=[builders.share(1, core=50, memory=1)]),
             builders.hold("b", withheld=1),
         ),
-        builders.candidate(cards=TENTH),
+        builders.pod_info(cards=TENTH),
         [1],
     ),
     "exactly what is left": (STARTED, share(40, ratio=25), [0]),
@@ -117,16 +117,16 @@ GIVEN: Final[dict[str, tuple[Inventory, queued_pods.Candidate, list[int] | None]
 }
 
 
-@pytest.mark.parametrize(("inventory", "candidate", "expected"), GIVEN.values(), ids=GIVEN)
+@pytest.mark.parametrize(("inventory", "pod_info", "expected"), GIVEN.values(), ids=GIVEN)
 def test_which_cards_are_given(
-    inventory: Inventory, candidate: queued_pods.Candidate, expected: list[int] | None
+    inventory: Inventory, pod_info: queued_pods.PodInfo, expected: list[int] | None
 ) -> None:
     """To the last percent and byte; a preferred scope is given up where it cannot be had."""
-    assert minors(place(inventory, candidate)) == expected
+    assert minors(place(inventory, pod_info)) == expected
 
 
 NUMA: Final = {"scope": Scope.NUMA, "required": False}
-WISHES: Final[dict[str, tuple[Inventory, queued_pods.Candidate, tuple[str, ...]]]] = {
+WISHES: Final[dict[str, tuple[Inventory, queued_pods.PodInfo, tuple[str, ...]]]] = {
     "the card below the root of a NIC": (
         builders.inventory(*rooted("ab", "b")),
         with_nic(),
@@ -160,12 +160,12 @@ WISHES: Final[dict[str, tuple[Inventory, queued_pods.Candidate, tuple[str, ...]]
 }
 
 
-@pytest.mark.parametrize(("inventory", "candidate", "expected"), WISHES.values(), ids=WISHES)
+@pytest.mark.parametrize(("inventory", "pod_info", "expected"), WISHES.values(), ids=WISHES)
 def test_devices_are_joint_if_they_can_be(
-    inventory: Inventory, candidate: queued_pods.Candidate, expected: tuple[str, ...]
+    inventory: Inventory, pod_info: queued_pods.PodInfo, expected: tuple[str, ...]
 ) -> None:
     """A pod that would like its devices below one PCIe root starts where that cannot be had, too."""
-    found = place(inventory, candidate)
+    found = place(inventory, pod_info)
 
     assert found is not None
     assert tuple(share.uuid for share in random_clusters.given(found)) == expected
@@ -173,7 +173,7 @@ def test_devices_are_joint_if_they_can_be(
 
 def test_whole_card_is_given_whole() -> None:
     """A share of a whole card is all of its core and all of its memory, in bytes (I10)."""
-    found = place(builders.inventory(*builders.nodes(1)), builders.candidate())
+    found = place(builders.inventory(*builders.nodes(1)), builders.pod_info())
 
     assert found is not None
     assert random_clusters.given(found) == (decisions.Share("GPU-n1-0", 0, 100, builders.MEMORY),)
@@ -184,7 +184,7 @@ def test_pod_without_cards_asks_no_device(silent: list[str]) -> None:
     """A pod that asks for no card goes where there is none, or none to be had, and gets no grant."""
     known = builders.nodes(1) if silent else (builders.node(),)
 
-    found = place(builders.inventory(*known, silent=silent), builders.candidate(cards=0))
+    found = place(builders.inventory(*known, silent=silent), builders.pod_info(cards=0))
 
     assert found == decisions.Placement("n1", ())
 
@@ -193,7 +193,7 @@ def test_equal_nodes_go_by_name() -> None:
     """Between equal nodes the name decides, whichever came first."""
     inventory = builders.inventory(*reversed(builders.nodes(3)))
 
-    found = [place(inventory, builders.candidate(), Policy(strategy)) for strategy in Strategy]
+    found = [place(inventory, builders.pod_info(), Policy(strategy)) for strategy in Strategy]
 
     assert [one and one.node for one in found] == ["n1"] * len(Strategy)
 
@@ -206,7 +206,7 @@ def test_pod_chooses_its_own_strategy(strategy: Strategy | None, node: str) -> N
     inventory = builders.inventory(*builders.nodes(2), builders.hold("a", "n1", (0,)))
     request = builders.request(1, grouping=requests.Grouping(strategy=strategy))
 
-    found = place(inventory, builders.candidate(request=request), Policy(Strategy.BINPACK))
+    found = place(inventory, builders.pod_info(request=request), Policy(Strategy.BINPACK))
 
     assert found is not None
     assert found.node == node
@@ -235,7 +235,7 @@ FORBIDDEN: Final[dict[str, Inventory]] = {
 @pytest.mark.parametrize("inventory", FORBIDDEN.values(), ids=FORBIDDEN)
 def test_card_that_must_not_be_given(inventory: Inventory, ask: requests.Ask) -> None:
     """No pod gets such a card, nor any part of it (I6, I9)."""
-    assert place(inventory, builders.candidate(cards=ask, models=[builders.MODEL])) is None
+    assert place(inventory, builders.pod_info(cards=ask, models=[builders.MODEL])) is None
 
 
 # ---------------------------------------------------------------- conditions
@@ -266,7 +266,7 @@ def test_conditions(asked: requests.Conditions, expected: list[int] | None, ask:
         builders.card(2, model="H200", memory=141 * GIB),
     )
 
-    found = place(inventory, builders.candidate(request=builders.request(ask, conditions=asked)))
+    found = place(inventory, builders.pod_info(request=builders.request(ask, conditions=asked)))
 
     assert minors(found) == expected
 

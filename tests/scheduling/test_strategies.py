@@ -15,7 +15,6 @@ from berth_operator.scheduling import (
     node_scores,
     queued_pods,
     signatures,
-    strategies,
     workload,
 )
 from berth_operator.scheduling.constraints.query import Query
@@ -23,6 +22,7 @@ from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.policy import Policy, Weights
+from berth_operator.scheduling.strategies import registry as strategies
 from berth_operator.scheduling.strategies import score_inputs
 from scheduling.placements import minors, place
 from support import builders, random_clusters
@@ -37,7 +37,7 @@ EVERY = pytest.mark.parametrize("strategy", list(Strategy))
 
 
 def ranking(
-    inventory: Inventory, pod: queued_pods.Candidate, strategy: Strategy, rows: Iterable[int]
+    inventory: Inventory, pod: queued_pods.PodInfo, strategy: Strategy, rows: Iterable[int]
 ) -> score_inputs.Ranking:
     """Ask a strategy about these rows."""
     query = Query(inventory, np.array(list(rows), dtype=np.int64), signatures.of(pod.request, pod.demand))
@@ -48,11 +48,11 @@ def ranking(
 @random_clusters.PROPERTY
 @hypothesis.given(
     cluster=random_clusters.clusters(),
-    pod=random_clusters.candidates(),
+    pod=random_clusters.pod_infos(),
     strategy=st.sampled_from(list(Strategy)),
 )
 def test_each_node_is_judged_by_itself(
-    cluster: random_clusters.ClusterState, pod: queued_pods.Candidate, strategy: Strategy
+    cluster: random_clusters.ClusterState, pod: queued_pods.PodInfo, strategy: Strategy
 ) -> None:
     """A node has a score from 0 to 100, and this and its card are the same whichever others are asked."""
     inventory = cluster.inventory()
@@ -73,7 +73,7 @@ def test_overbooked_node_is_merely_full(strategy: Strategy) -> None:
     twice = builders.hold("b", "n1", (0, 1))
     inventory = builders.inventory(*builders.nodes(2), absurd, twice)
 
-    found = ranking(inventory, builders.candidate(), strategy, range(2))
+    found = ranking(inventory, builders.pod_info(), strategy, range(2))
 
     assert ((found.score >= 0) & (found.score <= score_inputs.BEST)).all()
 
@@ -92,19 +92,19 @@ def busy(at: str, cpu: int) -> Hold:
     return builders.hold("busy", at, amounts=(("cpu", cpu),))
 
 
-def on_cpu(cpu: int) -> queued_pods.Candidate:
+def on_cpu(cpu: int) -> queued_pods.PodInfo:
     """Return a pod that asks for nothing but cpu."""
-    return builders.candidate(cards=0, demand=builders.demand(cpu))
+    return builders.pod_info(cards=0, demand=builders.demand(cpu))
 
 
-def whole(cpu: int = 0) -> queued_pods.Candidate:
+def whole(cpu: int = 0) -> queued_pods.PodInfo:
     """Return a pod that asks for a card and cpu."""
-    return builders.candidate(demand=builders.demand(cpu))
+    return builders.pod_info(demand=builders.demand(cpu))
 
 
-def share_of(percent: int) -> queued_pods.Candidate:
+def share_of(percent: int) -> queued_pods.PodInfo:
     """Return a pod that asks for a part of a card."""
-    return builders.candidate(cards=requests.Gpus(1, core=percent, ratio=percent))
+    return builders.pod_info(cards=requests.Gpus(1, core=percent, ratio=percent))
 
 
 def cut(at: str) -> list[Any]:
@@ -165,7 +165,7 @@ INSTANCE: Final = decisions.Share("MIG-n2-0-0", 0, 100, 1, profile=builders.PROF
 REPLICA: Final = builders.share(1, at="n2", core=25, memory=builders.MEMORY // 4)
 PIECES: Final = builders.inventory(*cut("n1"), *cut("n2"), builders.hold("a", "n2", [INSTANCE, REPLICA]))
 H200: Final = [builders.card(minor, model="H200") for minor in range(4)]
-CASES: Final[dict[str, tuple[Inventory, queued_pods.Candidate, Policy, tuple[str, list[int]]]]] = {
+CASES: Final[dict[str, tuple[Inventory, queued_pods.PodInfo, Policy, tuple[str, list[int]]]]] = {
     **{
         f"a share, by {strategy}: {why}": (STARTED, share_of(10), Policy(strategy), (node, [minor]))
         for strategy, node, minor, why in (
@@ -205,7 +205,7 @@ CASES: Final[dict[str, tuple[Inventory, queued_pods.Candidate, Policy, tuple[str
     **{
         f"by {strategy} only cards of the model that is asked for count": (
             MODELS,
-            builders.candidate(models=["T4"]),
+            builders.pod_info(models=["T4"]),
             Policy(strategy),
             (node, [minor]),
         )
@@ -254,7 +254,7 @@ CASES: Final[dict[str, tuple[Inventory, queued_pods.Candidate, Policy, tuple[str
     **{
         f"by {strategy} a piece comes from the card of {node}: {ask}": (
             PIECES,
-            builders.candidate(cards=ask),
+            builders.pod_info(cards=ask),
             Policy(strategy),
             (node, [minor]),
         )
@@ -310,7 +310,7 @@ CASES: Final[dict[str, tuple[Inventory, queued_pods.Candidate, Policy, tuple[str
 
 @pytest.mark.parametrize(("inventory", "pod", "policy", "expected"), CASES.values(), ids=CASES)
 def test_where_a_pod_goes(
-    inventory: Inventory, pod: queued_pods.Candidate, policy: Policy, expected: tuple[str, list[int]]
+    inventory: Inventory, pod: queued_pods.PodInfo, policy: Policy, expected: tuple[str, list[int]]
 ) -> None:
     """A pod goes where the strategy says, down to the card; weights say how much compute and memory count."""
     found = place(inventory, pod, policy)

@@ -42,16 +42,16 @@ def holding(kind: str, at: str, minor: int, percent: int = 100) -> Hold:
     return builders.hold(f"{kind}-{at}-{minor}", at, [share])
 
 
-def asking(kind: str, count: int = 1, share: int = 100, *, cards: int = 0) -> queued_pods.Candidate:
+def asking(kind: str, count: int = 1, share: int = 100, *, cards: int = 0) -> queued_pods.PodInfo:
     """Return a pod that asks for devices of a type, and for cards."""
     asks: Sequence[Any] = [
         *([requests.cards(cards)] if cards else []),
         requests.OtherDevices(kind, count, share),
     ]
-    return builders.candidate(request=builders.request(asks))
+    return builders.pod_info(request=builders.request(asks))
 
 
-def node_of(inventory: Inventory, pod: queued_pods.Candidate, strategy: Strategy) -> str | None:
+def node_of(inventory: Inventory, pod: queued_pods.PodInfo, strategy: Strategy) -> str | None:
     """Return where a pod goes."""
     found = place(inventory, pod, Policy(strategy))
     return found.node if found is not None else None
@@ -87,7 +87,7 @@ def test_one_pod_after_another(strategy: Strategy, nodes: list[str], kind: str) 
     inventory = builders.inventory(*(one for at in ("n1", "n2", "n3") for one in node(at, **{name: 2})))
     search, policy, found, held = Search(inventory), Policy(strategy), [], []
     for number in range(6):
-        pod = builders.candidate(f"p{number}", request=asking(kind).request)
+        pod = builders.pod_info(f"p{number}", request=asking(kind).request)
         placement = search.place(pod.request, pod.demand, policy=policy)
         assert placement is not None
         found.append(placement.node)
@@ -152,7 +152,7 @@ def test_cards_come_first(strategy: Strategy) -> None:
 def test_pods_that_ask_for_none_of_them_go_where_they_went(strategy: Strategy) -> None:
     """Neither cards nor devices of another type count what others have of a type."""
     nodes = [*node("n1", cards=2, rdma=4, fpga=2), *node("n2", cards=2, rdma=4, fpga=2)]
-    pods = builders.candidate(), builders.candidate(cards=0), asking("fpga"), asking("fpga", cards=1)
+    pods = builders.pod_info(), builders.pod_info(cards=0), asking("fpga"), asking("fpga", cards=1)
 
     for used in ("n1", "n2"):
         inventory = builders.inventory(*nodes, holding("rdma", used, 0))
@@ -163,7 +163,7 @@ def test_pods_that_ask_for_none_of_them_go_where_they_went(strategy: Strategy) -
 def test_several_types_count_alike(strategy: Strategy) -> None:
     """Half of one type weighs more than a quarter of another."""
     asks = [requests.OtherDevices("rdma", 1), requests.OtherDevices("fpga", 1)]
-    pod = builders.candidate(request=builders.request(asks))
+    pod = builders.pod_info(request=builders.request(asks))
     inventory = builders.inventory(
         *node("n1", rdma=4, fpga=4),
         *node("n2", rdma=4, fpga=4),

@@ -17,10 +17,10 @@ from scheduling.pod_clusters import (
     ZONE,
     Body,
     Both,
-    candidate,
     hold,
     node,
     pod,
+    pod_info,
     read_node,
     selecting,
     spread,
@@ -171,7 +171,7 @@ def test_pods_are_placed_in_turns() -> None:
     both = Both(*TWO_ZONES)
     search, zones = Search(both.inventory), []
     for number in range(6):
-        waiting = candidate(asking(spread()))
+        waiting = pod_info(asking(spread()))
         found = search.place(waiting.request, waiting.demand, policy=RULES)
         assert found is not None
         zones.append(both.plain.nodes[found.node]["metadata"]["labels"][ZONE])
@@ -183,8 +183,8 @@ def test_pods_are_placed_in_turns() -> None:
 def test_what_a_pod_is_told() -> None:
     """The words are kube-scheduler's, with the figures; the changes that were tried follow."""
     both = Both(*TWO_ZONES, web("w", "n1"), node("n4"))
-    waiting = candidate(asking(spread(), nodeSelector={HOST: "n1"}))
-    waiting_anywhere = candidate(asking(spread(minDomains=3)))
+    waiting = pod_info(asking(spread(), nodeSelector={HOST: "n1"}))
+    waiting_anywhere = pod_info(asking(spread(minDomains=3)))
 
     alone = explain.explain(Search(both.inventory), waiting, policy=RULES)
     found = explain.explain(Search(both.inventory), waiting_anywhere, policy=RULES)
@@ -202,7 +202,7 @@ def test_many_different_skews_are_not_told_apart() -> None:
     zones = range(1, topology_spread.MOST_FIGURES + 3)
     pods = (web(f"w{zone}-{number}", f"n{zone}") for zone in zones for number in range(zone))
     both = Both(node("n0", "0", taints=["x"]), *(node(f"n{zone}", f"{zone}") for zone in zones), *pods)
-    waiting = candidate(asking(spread()))
+    waiting = pod_info(asking(spread()))
 
     found = explain.explain(Search(both.inventory), waiting, policy=RULES)
 
@@ -214,7 +214,7 @@ def test_many_different_skews_are_not_told_apart() -> None:
 def test_what_would_help() -> None:
     """More skew, no constraint, or the end of the pods of the node that are counted."""
     both = Both(node("n1", "a"), node("n2", "b", taints=["x"]), web("w", "n1"))
-    waiting = candidate(asking(spread()))
+    waiting = pod_info(asking(spread()))
 
     found = explain.explain(Search(both.inventory), waiting, policy=RULES)
 
@@ -235,7 +235,7 @@ def waiting_ledger() -> tuple[Ledger, Wait]:
     for body in (node("n1", "a"), node("n2", "b") | FULL):
         ledger.node_seen(read_node(body))
     ledger.pod_bound(hold(web("w", "n1")))
-    ledger.pod_waiting(candidate(asking(spread())), gated=False)
+    ledger.pod_waiting(pod_info(asking(spread())), gated=False)
     (wait,) = ledgers.decide(ledger)
     assert isinstance(wait, Wait)
     ledger.backlog.requeue("uid-p", now=1000.0, awaited=wait.awaited)
@@ -292,17 +292,17 @@ def test_a_node_that_goes_wakes_it() -> None:
 
 def test_a_pod_without_constraints_shares_its_signature() -> None:
     """Nothing of its labels becomes part of what it asks."""
-    one, other = (candidate(pod(name, labels={"app": name})) for name in ("a", "b"))
+    one, other = (pod_info(pod(name, labels={"app": name})) for name in ("a", "b"))
 
     assert one.demand == other.demand
     assert one.demand.other_pods is None
-    assert builders.candidate().demand.other_pods is None
+    assert builders.pod_info().demand.other_pods is None
 
 
 def test_pods_of_one_workload_share_their_signature() -> None:
     """Labels that no selector names do not tell them apart, though each pod has its own."""
     one, other = (
-        candidate(asking(spread(selector=selecting(app="web")), labels=WEB | {"index": at})) for at in "01"
+        pod_info(asking(spread(selector=selecting(app="web")), labels=WEB | {"index": at})) for at in "01"
     )
 
     assert one.demand == other.demand

@@ -90,11 +90,11 @@ def test_a_node_takes_a_pod_if_it_can_attach_its_volumes(
     """Other nodes do, and n1 does again once the other pod has ended."""
     inventory = limited(*objects)
     run(inventory, "n1", *used)
-    candidate = make.using(*asked)
+    pod_info = make.using(*asked)
 
-    assert feasible(inventory, candidate) == (ALL if fits else ALL[1:])
+    assert feasible(inventory, pod_info) == (ALL if fits else ALL[1:])
     inventory.release("uid-first")
-    assert feasible(inventory, candidate) == ALL
+    assert feasible(inventory, pod_info) == ALL
 
 
 def test_the_limit_is_told_and_who_might_end() -> None:

@@ -231,10 +231,10 @@ def test_the_smallest_volume_that_does_is_chosen_and_reserved() -> None:
 def test_a_claim_that_changes_voids_what_is_remembered_of_nodes() -> None:
     """The same search answers by what is known now."""
     inventory = cluster(make.claim(volume="v"), make.volume(claimed="data", zone="a"))
-    search, candidate = Search(inventory), make.using("data")
+    search, pod_info = Search(inventory), make.using("data")
 
     def node() -> str | None:
-        found = search.place(candidate.request, candidate.demand, policy=RULES)
+        found = search.place(pod_info.request, pod_info.demand, policy=RULES)
         return found.node if found is not None else None
 
     assert node() == "n1"
@@ -289,13 +289,13 @@ def test_nothing_is_kept_of_volumes_that_are_gone() -> None:
 def test_pods_without_claims_ask_the_same_signature_as_before() -> None:
     """Whatever volumes there are: what is remembered of them stays."""
     inventory = cluster(make.claim(), LATE)
-    search, candidate = Search(inventory), builders.candidate()
-    search.place(candidate.request, candidate.demand, policy=RULES)
+    search, pod_info = Search(inventory), builders.pod_info()
+    search.place(pod_info.request, pod_info.demand, policy=RULES)
     (cached,) = search._cached.values()
     score = cached.score
 
     inventory.volumes.put_claim(make.claim("new"))
-    search.place(candidate.request, candidate.demand, policy=RULES)
+    search.place(pod_info.request, pod_info.demand, policy=RULES)
 
     assert next(iter(search._cached.values())).score is score
-    assert candidate.demand == facts.NodeDemand(candidate.demand.amounts)
+    assert pod_info.demand == facts.NodeDemand(pod_info.demand.amounts)

@@ -17,12 +17,12 @@ from scheduling.pod_clusters import (
     ZONE,
     Body,
     Both,
-    candidate,
     far,
     hold,
     near,
     node,
     pod,
+    pod_info,
     read,
     read_node,
     selecting,
@@ -74,7 +74,7 @@ def test_another_label_of_a_pod_that_waits_counts_at_once() -> None:
     ledger.pod_bound(hold(pod("w", "n1", affinity=far(term(HOST)))))
     waits(ledger, pod(labels=WEB), hosts=1)
 
-    ledger.pod_waiting(candidate(pod(labels={"app": "db"})), gated=False)
+    ledger.pod_waiting(pod_info(pod(labels={"app": "db"})), gated=False)
 
     assert ledgers.assume(ledger).placement.node == "n1"
 
@@ -85,7 +85,7 @@ def test_a_placed_pod_repels_the_next_before_it_is_bound() -> None:
     for number in (1, 2):
         name_hosts(ledger, number)
     for name in ("a", "b", "c"):
-        ledger.pod_waiting(candidate(pod(name, labels=WEB, affinity=far(term(HOST)))), gated=False)
+        ledger.pod_waiting(pod_info(pod(name, labels=WEB, affinity=far(term(HOST)))), gated=False)
 
     first, second, third = ledgers.decide(ledger)
 
@@ -102,7 +102,7 @@ def waits(ledger: Ledger, body: Body, *, hosts: int) -> None:
     """Let a pod wait in a ledger, whose nodes have the labels of hosts."""
     for number in range(1, hosts + 1):
         name_hosts(ledger, number)
-    ledger.pod_waiting(candidate(body), gated=False)
+    ledger.pod_waiting(pod_info(body), gated=False)
     (wait,) = ledgers.decide(ledger)
     assert isinstance(wait, Wait), wait
     assert ClusterEvent.PODS_CHANGED in (wait.awaited or ())
@@ -120,7 +120,7 @@ def test_labels_that_are_not_known_let_nothing_in() -> None:
     both.inventory.charge(
         type(unknown)(unknown.uid, unknown.title, unknown.node, unknown.amounts, labels_known=False)
     )
-    waiting = candidate(pod(affinity=far(term())))
+    waiting = pod_info(pod(affinity=far(term())))
 
     found = explain.explain(Search(both.inventory), waiting, policy=RULES)
 
@@ -162,7 +162,7 @@ def test_pods_that_differ_in_other_pods_alone_share_their_scores() -> None:
 
     for app in ("web", "db", ""):
         apart = far(term(selector=selecting(app=app))) if app else {}
-        waiting = candidate(pod(labels={"app": app}, affinity=apart))
+        waiting = pod_info(pod(labels={"app": app}, affinity=apart))
         assert search.place(waiting.request, waiting.demand, policy=RULES) is not None
 
     assert len(search._cached) == 1

@@ -10,13 +10,13 @@ from berth_operator.scheduling import queued_pods, wakeups
 from support import backlogs, builders
 
 
-def pod(namespace: str, at: int, *, kind: int = 0) -> queued_pods.Candidate:
+def pod(namespace: str, at: int, *, kind: int = 0) -> queued_pods.PodInfo:
     """Return a pod that asks for what others of its kind ask; those of earlier namespaces are older."""
     demand = builders.demand(kind + 1)
-    return builders.candidate(f"{namespace}{at:04}", namespace=namespace, created=namespace, demand=demand)
+    return builders.pod_info(f"{namespace}{at:04}", namespace=namespace, created=namespace, demand=demand)
 
 
-def tried(pods: Iterable[queued_pods.Candidate]) -> Mapping[str, int]:
+def tried(pods: Iterable[queued_pods.PodInfo]) -> Mapping[str, int]:
     """Return how many pods of each namespace are tried at once when a change may help all of these."""
     queue = backlogs.requeue(*pods)
     queue.cluster_event(backlogs.FREED)

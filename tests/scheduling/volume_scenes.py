@@ -44,15 +44,15 @@ def cluster(*objects: make.Object | str) -> Inventory:
     return inventory
 
 
-def feasible(inventory: Inventory, candidate: queued_pods.Candidate) -> tuple[str, ...]:
+def feasible(inventory: Inventory, pod_info: queued_pods.PodInfo) -> tuple[str, ...]:
     """Return the nodes that pass all filters."""
-    signature = signatures.of(candidate.request, candidate.demand)
+    signature = signatures.of(pod_info.request, pod_info.demand)
     mask = registry.feasible(Query(inventory, inventory.all_rows, signature))
     found = (inventory.infos[row] for row in np.flatnonzero(mask).tolist())
     return tuple(sorted(info.name for info in found if info is not None))
 
 
-def told(inventory: Inventory, candidate: queued_pods.Candidate) -> str:
+def told(inventory: Inventory, pod_info: queued_pods.PodInfo) -> str:
     """Return what a pod is told that waits."""
-    found = explain.explain(Search(inventory), candidate, policy=RULES)
-    return explain.sentence(found, candidate)
+    found = explain.explain(Search(inventory), pod_info, policy=RULES)
+    return explain.sentence(found, pod_info)

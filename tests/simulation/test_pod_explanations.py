@@ -34,7 +34,7 @@ def test_all_explanations_together_have_an_end(monkeypatch: pytest.MonkeyPatch) 
     explainer = pod_explanations.Explainer(cluster, detailed_nodes=pod_explanations.NEAREST_ONLY)
 
     for at in range(30):
-        pod = builders.candidate(f"p{at}", request=builders.request(at + 1))
+        pod = builders.pod_info(f"p{at}", request=builders.request(at + 1))
         explainer.explain_pod(pod, decisions.Wait(pod.uid, (), frozenset()))
 
     assert (max(allowed), allowed[-1]) == (pod_explanations.POD_SECONDS, pod_explanations.MIN_SECONDS)

@@ -10,7 +10,7 @@ from berth_operator.scheduling.decisions import ClusterEvent
 FREED: Final = frozenset({ClusterEvent.CAPACITY_FREED})
 
 
-def of(*pods: queued_pods.Candidate) -> Backlog:
+def of(*pods: queued_pods.PodInfo) -> Backlog:
     """Return a backlog of these pods."""
     backlog = Backlog()
     for pod in pods:
@@ -19,7 +19,7 @@ def of(*pods: queued_pods.Candidate) -> Backlog:
 
 
 def requeue(
-    *pods: queued_pods.Candidate, awaited: Iterable[ClusterEvent] = FREED, now: float = 0.0, times: int = 1
+    *pods: queued_pods.PodInfo, awaited: Iterable[ClusterEvent] = FREED, now: float = 0.0, times: int = 1
 ) -> Backlog:
     """Return a backlog of these pods, each of which was requeued so many times and waits for these events."""
     backlog = of(*pods)

@@ -180,18 +180,18 @@ def demand(cpu: int = 1000, *, extra: Mapping[str, int] = {}, **fields: Any) -> 
     )
 
 
-def candidate(
+def pod_info(
     name: str = "p",
     cards: int | requests.Ask = 1,
     *,
     models: Iterable[str] = (),
     namespace: str = NAMESPACE,
     **fields: Any,
-) -> queued_pods.Candidate:
+) -> queued_pods.PodInfo:
     """Return a pod that waits for so many cards."""
     asked = request(cards, models=models) if cards else requests.NO_DEVICES
     whole: dict[str, Any] = {"request": asked, "demand": demand()} | fields
-    return queued_pods.Candidate(f"uid-{name}", namespace, name, **whole)
+    return queued_pods.PodInfo(f"uid-{name}", namespace, name, **whole)
 
 
 def inventory(*known: facts.Node | device_facts.Device | holds.Hold, silent: Iterable[str] = ()) -> Inventory:

@@ -19,8 +19,8 @@ def contents(ledger: Ledger) -> dict[str, Any]:
     return {
         "inventory": inventories.contents(ledger.inventory),
         "workload": inventories.workload(ledger.inventory),
-        "waiting": {uid: entry.candidate for uid, entry in ledger.backlog._entries.items()},
-        "assumed": {uid: one.candidate for uid, one in ledger.assumed_pods.items()},
+        "waiting": {uid: entry.pod_info for uid, entry in ledger.backlog._entries.items()},
+        "assumed": {uid: one.pod_info for uid, one in ledger.assumed_pods.items()},
         "states": dict(ledger._states),
         "unadmitted": {
             uid: (one.hold, one.node_selection, one.excluded)
@@ -34,9 +34,9 @@ def contents(ledger: Ledger) -> dict[str, Any]:
 def pod_seen(ledger: Ledger, pod: raw.Pod | None, uid: str = "") -> None:
     """Apply a pod's new state, or that it is gone, as the informer does."""
     match pods.classify(pod) if pod is not None else pods.IgnoredPod(uid):
-        case pods.WaitingPod(candidate, gated):
+        case pods.WaitingPod(pod_info, gated):
             version = pod.metadata.resource_version if pod is not None else ""
-            ledger.pod_waiting(candidate, gated=gated, version=version)
+            ledger.pod_waiting(pod_info, gated=gated, version=version)
         case pods.BoundPod(hold, _, teaches, nameless, node_selection):
             ledger.pod_bound(hold, teaches, nameless=nameless, requirements=node_selection)
         case pods.IgnoredPod(over):
@@ -85,11 +85,11 @@ def join(ledger: Ledger, node: facts.Node, device: device_facts.Device, *, silen
 
 def add_waiting(
     ledger: Ledger, name: str = "p", cards: int = 1, *, version: str = "", **fields: Any
-) -> queued_pods.Candidate:
-    """Add a waiting pod and return its candidate."""
-    candidate = builders.candidate(name, cards, **fields)
-    ledger.pod_waiting(candidate, gated=False, version=version)
-    return candidate
+) -> queued_pods.PodInfo:
+    """Add a waiting pod and return its pod_info."""
+    pod_info = builders.pod_info(name, cards, **fields)
+    ledger.pod_waiting(pod_info, gated=False, version=version)
+    return pod_info
 
 
 def add_sleeping(
@@ -127,7 +127,7 @@ def requeue(ledger: Ledger, name: str = "p", *changes: decisions.ClusterEvent) -
 
 def ready_names(ledger: Ledger) -> list[str]:
     """Return the names of the waiting pods that would be tried if time allowed."""
-    return [candidate.name for candidate in ledger.backlog.ready(1e9)]
+    return [pod_info.name for pod_info in ledger.backlog.ready(1e9)]
 
 
 def held_cards(pod: raw.Pod) -> list[str]:

@@ -27,11 +27,11 @@ class PodClient:
     admin: api.Api
     namespace: str
 
-    async def create(self, pod: Mapping[str, Any]) -> queued_pods.Candidate:
+    async def create(self, pod: Mapping[str, Any]) -> queued_pods.PodInfo:
         """Create a pod, and give what the backlog would know of it."""
         body = await self.admin.create(resources.PODS, pod, namespace=self.namespace)
         meta = msgspec.json.decode(body, type=raw.Pod).metadata
-        return queued_pods.Candidate(uid=meta.uid, namespace=meta.namespace, name=meta.name)
+        return queued_pods.PodInfo(uid=meta.uid, namespace=meta.namespace, name=meta.name)
 
     async def read(self, name: str) -> raw.Pod:
         """Read a pod."""

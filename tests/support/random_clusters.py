@@ -291,7 +291,7 @@ GROUPINGS: Final = st.builds(
 
 @functools.cache
 @st.composite
-def candidates(draw: st.DrawFn, name: str = "p") -> queued_pods.Candidate:
+def pod_infos(draw: st.DrawFn, name: str = "p") -> queued_pods.PodInfo:
     """Return a pod that waits."""
     asked = draw(
         random_devices.pods(ASKS, most_asks=draw(st.sampled_from((1, 1, 1, 2, 3))), groupings=GROUPINGS)
@@ -308,7 +308,7 @@ def candidates(draw: st.DrawFn, name: str = "p") -> queued_pods.Candidate:
         images=draw(st.sampled_from([(), ("app:1",), ("big:1", "other:1"), ("app:1", "big:1")])),
     )
     priority = draw(st.sampled_from([0, 0, 10]))
-    return builders.candidate(name, request=request, demand=demand, priority=priority)
+    return builders.pod_info(name, request=request, demand=demand, priority=priority)
 
 
 def given(placement: decisions.Placement) -> tuple[decisions.Share, ...]:

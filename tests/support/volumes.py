@@ -144,7 +144,7 @@ def put(known: index.Volumes, *objects: Object | str) -> None:
         known.all_read()
 
 
-def using(*claims: str, name: str = "p", cards: int = 1, owned_by: str = "") -> queued_pods.Candidate:
+def using(*claims: str, name: str = "p", cards: int = 1, owned_by: str = "") -> queued_pods.PodInfo:
     """Return a pod that uses these claims."""
     found = tuple(nodes.PodClaim(builders.NAMESPACE, one, owned_by) for one in claims)
-    return builders.candidate(name, cards, demand=builders.demand(claims=found))
+    return builders.pod_info(name, cards, demand=builders.demand(claims=found))

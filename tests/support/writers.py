@@ -71,7 +71,7 @@ class Lead:
     async def permit(self, uid: str) -> None:
         """Permit everything."""
 
-    async def touch(self, candidate: queued_pods.Candidate, version: str) -> None:
+    async def touch(self, pod_info: queued_pods.PodInfo, version: str) -> None:
         """Leave the pod as it is."""
 
 
@@ -104,31 +104,31 @@ class Writer(Lead):
     def _lay_out(self, what: str, name: str, replies: Iterable[Outcome | Reply]) -> None:
         self._replies[what, name] = [one if isinstance(one, Reply) else Reply(one) for one in replies]
 
-    async def bind(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> ports.Answer:
+    async def bind(self, pod_info: queued_pods.PodInfo, placement: decisions.Placement) -> ports.Answer:
         """Send one Binding."""
-        self.placements[candidate.name] = placement
-        answer = await self._answer("bind", candidate.name, self.binds)
+        self.placements[pod_info.name] = placement
+        answer = await self._answer("bind", pod_info.name, self.binds)
         assert not isinstance(answer, ports.Unbound), "only a look finds that"
         return answer
 
-    async def dry_run(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> ports.Answer:
+    async def dry_run(self, pod_info: queued_pods.PodInfo, placement: decisions.Placement) -> ports.Answer:
         """Answer as a bind would be; one that would be accepted still will be."""
         del placement
-        what = "dry run" if ("dry run", candidate.name) in self._replies else "bind"
-        replies = self._replies.get((what, candidate.name), [])
+        what = "dry run" if ("dry run", pod_info.name) in self._replies else "bind"
+        replies = self._replies.get((what, pod_info.name), [])
         if what == "bind" and replies and replies[0].outcome == ports.Bound():
             replies.insert(0, replies[0])
-        answer = await self._answer(what, candidate.name, self.dry_runs)
+        answer = await self._answer(what, pod_info.name, self.dry_runs)
         assert not isinstance(answer, ports.Unbound), "only a look finds that"
         return answer
 
-    async def read_pod(self, candidate: queued_pods.Candidate) -> ports.ReadResult:
+    async def read_pod(self, pod_info: queued_pods.PodInfo) -> ports.ReadResult:
         """Read the pod."""
-        return await self._look(candidate.name, self.looks)
+        return await self._look(pod_info.name, self.looks)
 
-    async def void(self, candidate: queued_pods.Candidate) -> ports.ReadResult:
+    async def void(self, pod_info: queued_pods.PodInfo) -> ports.ReadResult:
         """Change the pod and read it."""
-        return await self._look(candidate.name, self.voided)
+        return await self._look(pod_info.name, self.voided)
 
     async def _look(self, name: str, calls: list[Call]) -> ports.ReadResult:
         answer = await self._answer("look", name, calls)
@@ -160,25 +160,25 @@ class PodStatusWriter:
         self.faults: list[tuple[str, decisions.Reason]] = []
         self.shows: dict[str, str] = {}  # What pods showed before anybody told anything, by uid.
 
-    def bound(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> None:
+    def bound(self, pod_info: queued_pods.PodInfo, placement: decisions.Placement) -> None:
         """Report that a pod has its node and cards."""
-        self.reports.append((candidate.name, f"placed on {placement.node}"))
+        self.reports.append((pod_info.name, f"placed on {placement.node}"))
 
     def unschedulable(
-        self, candidate: queued_pods.Candidate, message: str, *, fault: decisions.Reason | None = None
+        self, pod_info: queued_pods.PodInfo, message: str, *, fault: decisions.Reason | None = None
     ) -> None:
         """Report that a pod does not fit, and why."""
-        self.reports.append((candidate.name, message))
+        self.reports.append((pod_info.name, message))
         if fault is not None:
-            self.faults.append((candidate.name, fault))
+            self.faults.append((pod_info.name, fault))
 
     def shown_message(self, uid: str) -> str:
         """Return what a pod showed at first."""
         return self.shows.get(uid, "")
 
-    def not_bound(self, candidate: queued_pods.Candidate, message: str) -> None:
+    def not_bound(self, pod_info: queued_pods.PodInfo, message: str) -> None:
         """Report why a pod that fits is not bound."""
-        self.reports.append((candidate.name, message))
+        self.reports.append((pod_info.name, message))
 
     def of(self, name: str) -> list[str]:
         """Return what was told of one pod."""

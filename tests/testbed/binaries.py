@@ -130,9 +130,9 @@ def ensure(names: Iterable[str], *, tell: Callable[[str], None] = tell) -> dict[
 def locate(name: str) -> Found | None:
     """Find a program without building it."""
     for origin, directory in _outside():
-        candidate = shutil.which(name, path=directory)
-        if candidate and _is_right(name, Path(candidate)):
-            return Found(Path(candidate), origin)
+        pod_info = shutil.which(name, path=directory)
+        if pod_info and _is_right(name, Path(pod_info)):
+            return Found(Path(pod_info), origin)
     built = cached(name)
     return Found(built, "from the cache") if built.exists() else None
 
@@ -180,11 +180,11 @@ def _outside() -> list[tuple[str, str]]:
     return [(origin, directory) for origin, directory in assets + path if directory]
 
 
-def _is_right(name: str, candidate: Path) -> bool:
+def _is_right(name: str, pod_info: Path) -> bool:
     """Ask a program for its version; another patch of the same minor release is as good as ours."""
     program = PROGRAMS[name]
     try:
-        command = [str(candidate), *program.probe]
+        command = [str(pod_info), *program.probe]
         result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
     except (OSError, subprocess.TimeoutExpired):
         return False

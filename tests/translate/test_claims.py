@@ -26,18 +26,18 @@ READ: Final[dict[str, tuple[list[dict[str, Any]], tuple[PodClaim, ...]]]] = {
 @pytest.mark.parametrize(("volumes", "claims"), READ.values(), ids=READ.keys())
 def test_the_claims_of_a_pod(volumes: list[dict[str, Any]], claims: tuple[PodClaim, ...]) -> None:
     """They are the same while it waits and once it is bound."""
-    candidate = pods.candidate(builders.pod(gpus=0, volumes=volumes))
+    pod_info = pods.pod_info(builders.pod(gpus=0, volumes=volumes))
     bound = pods.read_bound(builders.pod(gpus=0, volumes=volumes, nodeName="n1"))
 
-    assert candidate.demand.claims == claims
+    assert pod_info.demand.claims == claims
     assert bound.hold.claims == claims
-    assert cycle.hold_for(candidate, decisions.Placement("n1")).claims == claims
+    assert cycle.hold_for(pod_info, decisions.Placement("n1")).claims == claims
 
 
 def test_pods_of_one_workload_share_what_they_ask_but_for_their_claims() -> None:
     """The names of volumes may be random, and ephemeral claims are named after their pods."""
     one, other = (
-        pods.candidate(builders.pod(name, gpus=1, volumes=[SCRATCH, TOKEN | {"name": f"token-{name}"}]))
+        pods.pod_info(builders.pod(name, gpus=1, volumes=[SCRATCH, TOKEN | {"name": f"token-{name}"}]))
         for name in "ab"
     )
 
@@ -56,12 +56,12 @@ def test_a_pod_of_very_many_claims_is_refused_and_a_bound_one_is_read_in_part() 
     volumes = [{"name": f"v{at}", "persistentVolumeClaim": {"claimName": f"c{at}"}} for at in range(2000)]
     most = pod_limits.MAX_CLAIMS
 
-    refused = pods.candidate(builders.pod(volumes=volumes[: most + 1]))
+    refused = pods.pod_info(builders.pod(volumes=volumes[: most + 1]))
     bound = pods.read_bound(builders.pod(volumes=volumes, nodeName="n1"))
 
     (fault,) = refused.faults
     assert fault.reason is Reason.UNSUPPORTED_REQUEST
     assert fault.detail == (f"the pod uses {most + 1} persistent volume claims; Berth reads {most} at most")
     assert refused.demand.claims == ()
-    assert pods.candidate(builders.pod(volumes=volumes[:most])).faults == ()
+    assert pods.pod_info(builders.pod(volumes=volumes[:most])).faults == ()
     assert len(bound.hold.claims) == pod_limits.MAX_BOUND_CLAIMS

@@ -270,7 +270,7 @@ def test_what_is_preferred_beyond_the_limits_is_passed_over(term: dict[str, Any]
     """The first terms count, as far as the limits of required ones reach; the pod is not refused."""
     affinity = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": term}] * 99}
 
-    found = pods.candidate(builders.pod(gpus=1, affinity={"nodeAffinity": affinity}))
+    found = pods.pod_info(builders.pod(gpus=1, affinity={"nodeAffinity": affinity}))
 
     assert (len(found.demand.preferred), found.faults) == (count, ())
 

@@ -36,12 +36,12 @@ READ: Final[dict[str, tuple[dict[str, Any], tuple[Disk, ...]]]] = {
 def test_the_disks_of_a_pod(volume: dict[str, Any], expected: tuple[Disk, ...]) -> None:
     """They are the same while it waits and once it is bound."""
     volumes = [{"name": "v", **volume}]
-    candidate = pods.candidate(builders.pod(gpus=0, volumes=volumes))
+    pod_info = pods.pod_info(builders.pod(gpus=0, volumes=volumes))
     bound = pods.read_bound(builders.pod(gpus=0, volumes=volumes, nodeName="n1"))
 
-    assert candidate.demand.disks == expected
+    assert pod_info.demand.disks == expected
     assert bound.hold.disks == expected
-    assert cycle.hold_for(candidate, decisions.Placement("n1")).disks == expected
+    assert cycle.hold_for(pod_info, decisions.Placement("n1")).disks == expected
 
 
 def test_a_disk_that_is_mounted_twice_is_one() -> None:
@@ -54,12 +54,12 @@ def test_a_pod_of_very_many_disks_is_refused_and_a_bound_one_is_read_in_part() -
     volumes = [{"name": f"v{at}", "iscsi": {"iqn": f"{at}"}} for at in range(2000)]
     most = pod_limits.MAX_DISKS
 
-    refused = pods.candidate(builders.pod(volumes=volumes[: most + 1]))
+    refused = pods.pod_info(builders.pod(volumes=volumes[: most + 1]))
     bound = pods.read_bound(builders.pod(volumes=volumes, nodeName="n1"))
 
     (fault,) = refused.faults
     assert fault.reason is Reason.UNSUPPORTED_REQUEST
     assert fault.detail == f"the pod names {most + 1} disks of its own; Berth reads {most} at most"
     assert refused.demand.disks == ()
-    assert pods.candidate(builders.pod(volumes=volumes[:most])).faults == ()
+    assert pods.pod_info(builders.pod(volumes=volumes[:most])).faults == ()
     assert len(bound.hold.disks) == pod_limits.MAX_BOUND_DISKS

@@ -166,7 +166,7 @@ def test_a_list_longer_than_any_within_the_limits(spec: dict[str, Any], what: st
     assert not waits.spec.node_selector
     assert not waits.spec.tolerations
     assert waits.spec.affinity in NOTHING_READ
-    (fault,) = pods.candidate(waits).faults
+    (fault,) = pods.pod_info(waits).faults
     assert fault.detail in {
         f"the pod says more in its {what} than Berth reads",
         f"the pod has more than {pod_limits.MAX_BYTES} bytes as an object; Berth binds none that has",

@@ -84,7 +84,7 @@ def test_images_that_are_volumes_are_looked_for_too() -> None:
     volumes = [{"name": "model", "image": {"reference": "models/llama"}}, {"name": "tmp", "emptyDir": {}}]
     pod = builders.pod(containers=[builders.container(image="app:1")], volumes=volumes)
 
-    found = pods.candidate(pod).demand
+    found = pods.pod_info(pod).demand
 
     assert (found.images, found.volume_images) == (("app:1",), ("models/llama:latest",))
     assert found == demands.demand(pod.spec)

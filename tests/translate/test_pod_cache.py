@@ -23,7 +23,7 @@ def keys(**changes: Any) -> tuple[bytes, bytes]:
 
 def test_pods_of_one_workload_share_what_they_ask() -> None:
     """Pods that differ in nothing but their names are read once."""
-    one, other = (pods.candidate(builders.pod(name, gpus=1)) for name in "ab")
+    one, other = (pods.pod_info(builders.pod(name, gpus=1)) for name in "ab")
 
     assert (one.name, other.name) == ("a", "b")
     assert one.request is other.request

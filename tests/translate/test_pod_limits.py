@@ -59,7 +59,7 @@ def test_a_pod_that_etcd_may_not_take_with_its_bind(more: int, refused: bool) ->
     bare = sum(len(msgspec.json.encode(part)) for part in (spec, meta))
     meta["annotations"] = {"a": "x" * (pod_limits.MAX_BYTES - bare + more)}
 
-    found = pods.candidate(measured({"metadata": meta, "spec": spec}))
+    found = pods.pod_info(measured({"metadata": meta, "spec": spec}))
 
     assert bool(found.faults) is refused
     assert (found.request == requests.NO_DEVICES) is refused
@@ -213,12 +213,12 @@ SPECS: dict[str, tuple[dict[str, Any], str, int]] = {
 @pytest.mark.parametrize(("spec", "what", "most"), SPECS.values(), ids=SPECS.keys())
 def test_spec_that_says_too_much(spec: dict[str, Any], what: str, most: int) -> None:
     """What is said of the place and of resources has limits, and what is beyond them is not kept."""
-    candidate = pods.candidate(builders.pod(**{"gpus": 1} | spec))
+    pod_info = pods.pod_info(builders.pod(**{"gpus": 1} | spec))
 
-    assert [(one.reason, one.detail) for one in candidate.faults] == [
+    assert [(one.reason, one.detail) for one in pod_info.faults] == [
         (Reason.UNSUPPORTED_REQUEST, f"the pod has {what}; Berth reads {most} at most")
     ]
-    assert (candidate.request, candidate.demand) == (requests.NO_DEVICES, facts.NO_DEMAND)
+    assert (pod_info.request, pod_info.demand) == (requests.NO_DEVICES, facts.NO_DEMAND)
 
 
 # ---------------------------------------------------------------- bound pods

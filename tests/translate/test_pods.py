@@ -78,7 +78,7 @@ def test_waiting_pod_is_read_whole() -> None:
     """All that the core needs of a waiting pod arrives there."""
     meta = {"creationTimestamp": "2026-01-01T00:00:00Z"}
 
-    found = pods.candidate(builders.pod("p", gpus=2, meta=meta, priority=7, nodeSelector={"zone": "a"}))
+    found = pods.pod_info(builders.pod("p", gpus=2, meta=meta, priority=7, nodeSelector={"zone": "a"}))
 
     assert (found.uid, found.title, found.faults) == ("uid-p", "ml/p", ())
     assert (found.priority, found.created) == (7, "2026-01-01T00:00:00Z")
@@ -94,9 +94,9 @@ def test_waiting_pod_is_read_whole() -> None:
         pytest.param({"meta": {"resourceVersion": "7", "labels": {"a": "b"}}}, id="another revision"),
     ],
 )
-def test_what_asks_for_nothing_does_not_change_the_candidate(changed: dict[str, Any]) -> None:
+def test_what_asks_for_nothing_does_not_change_the_pod(changed: dict[str, Any]) -> None:
     """Such a change is no edited request, and promises nothing."""
-    assert pods.candidate(builders.pod(gpus=1, **changed)) == pods.candidate(builders.pod(gpus=1))
+    assert pods.pod_info(builders.pod(gpus=1, **changed)) == pods.pod_info(builders.pod(gpus=1))
 
 
 # ---------------------------------------------------------------- the request
@@ -172,7 +172,7 @@ def test_priority(
 
 def test_refusals_carry_no_node() -> None:
     """A fault of the request is nobody's but the request's."""
-    (fault,) = pods.candidate(pod_requests.asking({names.NVIDIA_GPU: "x"})).faults
+    (fault,) = pods.pod_info(pod_requests.asking({names.NVIDIA_GPU: "x"})).faults
 
     assert (fault.node, fault.device) == ("", "")
     assert fault.reason not in decisions.LIFTED_BY

@@ -15,9 +15,9 @@ from scheduling.pod_clusters import (
     REQUIRED,
     ZONE,
     Body,
-    candidate,
     hold,
     pod,
+    pod_info,
     read,
     selecting,
     spread,
@@ -49,7 +49,7 @@ def soft(**fields: Any) -> Body:
 
 def preferred(**spec: Any) -> facts.PreferredPods | None:
     """Return what a pod with this spec prefers of other pods."""
-    return candidate(pod(labels={"rev": "1"}, **spec)).demand.preferred_pods
+    return pod_info(pod(labels={"rev": "1"}, **spec)).demand.preferred_pods
 
 
 WEB: Final = PodTerm(PodSelector(("ml",), (LabelExpression("app", "In", ("web",)),)), ZONE)
@@ -170,7 +170,7 @@ def test_of_a_long_pod_the_same_is_read() -> None:
     assert preferred_pods.of_pod(found) is not None
     assert preferred_pods.of_pod(found) == preferred_pods.of_pod(read(body))
     assert preferred_pods.of_pod(of_many) is None
-    assert not pods.candidate(of_many).faults
+    assert not pods.pod_info(of_many).faults
 
 
 # ---------------------------------------------------------------- pods on nodes

@@ -53,9 +53,9 @@ def test_the_sentence_on_a_misspelt_resource() -> None:
 
 def test_the_sentence_on_a_few_bytes() -> None:
     """It names the field of the policy by which it can be changed, too."""
-    candidate = pods.candidate(pod_requests.asking({names.GPU_MEMORY: 8}))
+    pod_info = pods.pod_info(pod_requests.asking({names.GPU_MEMORY: 8}))
 
-    (fault,) = policy_rules.apply(policy.Policy(), candidate).faults
+    (fault,) = policy_rules.apply(policy.Policy(), pod_info).faults
 
     assert f"`{fault.detail.split('? ')[0]}?`" in README
     assert "`spec.sharing.minMemoryMiB`" in README

@@ -209,8 +209,8 @@ JOURNEYS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("spec", JOURNEYS.values(), ids=JOURNEYS.keys())
 def test_bound_pod_is_read_as_what_it_was_given(spec: dict[str, Any]) -> None:
     """What the watch says of a pod that we bound is what was assumed when it was placed."""
-    candidate = pods.candidate(builders.pod(**spec))
-    grants = allocator.allocate_or_explain(device_view.View(DEVICE), candidate.request)
+    pod_info = pods.pod_info(builders.pod(**spec))
+    grants = allocator.allocate_or_explain(device_view.View(DEVICE), pod_info.request)
     assert isinstance(grants, tuple)
 
     record = builders.answered(decisions.Placement("n1", grants))
@@ -218,7 +218,7 @@ def test_bound_pod_is_read_as_what_it_was_given(spec: dict[str, Any]) -> None:
 
     found = pods.read_bound(after)
     assert found.hold.shares == allocator.effective_shares(grants)
-    assert found.hold.amounts == tuple(sorted(candidate.demand.amounts + candidate.demand.device_resources))
+    assert found.hold.amounts == tuple(sorted(pod_info.demand.amounts + pod_info.demand.device_resources))
     assert (found.hold.withheld, found.fault) == (0, "")
 
 

@@ -20,9 +20,9 @@ EACH: Final = "genius/gpu-memory-each"
 
 def refused(pod: raw.Pod, **fields: Any) -> list[str]:
     """Return what a policy finds wrong with a pod that is well otherwise."""
-    candidate = pods.candidate(pod)
-    assert candidate.faults == ()
-    faults = policy_rules.apply(rules.Policy(**fields), candidate).faults
+    pod_info = pods.pod_info(pod)
+    assert pod_info.faults == ()
+    faults = policy_rules.apply(rules.Policy(**fields), pod_info).faults
     assert {fault.reason for fault in faults} <= {Reason.INVALID_REQUEST}
     return [fault.detail for fault in faults]
 

@@ -14,13 +14,13 @@ from support import builders, inventories, random_clusters, shapes
 
 
 def reason_of(
-    search: Search, candidate: queued_pods.Candidate, answer: decisions.Wait | decisions.Reject
+    search: Search, pod_info: queued_pods.PodInfo, answer: decisions.Wait | decisions.Reject
 ) -> str:
     """Return why a pod does not fit, looked at closely."""
     if isinstance(answer, decisions.Reject):
-        return explain.sentence(answer, candidate)
-    assert explain.brief(answer.counts, candidate)
-    return explain.sentence(explain.explain(search, candidate, policy=Policy()), candidate)
+        return explain.sentence(answer, pod_info)
+    assert explain.brief(answer.counts, pod_info)
+    return explain.sentence(explain.explain(search, pod_info, policy=Policy()), pod_info)
 
 
 CLUSTER = (*builders.nodes(2), builders.hold("x", shares=(0,)))
@@ -28,17 +28,17 @@ CLUSTER = (*builders.nodes(2), builders.hold("x", shares=(0,)))
 
 @random_clusters.PROPERTY
 @hypothesis.given(shapes.objects(raw.Pod))
-def test_every_candidate_is_decided(pod: raw.Pod) -> None:
+def test_every_pod_is_decided(pod: raw.Pod) -> None:
     """A pod of any shape waits, holds or is over; if it waits it gets an answer, and a refusal has words."""
-    candidate, backlog, inventory = pods.candidate(pod), Backlog(), builders.inventory(*CLUSTER)
-    backlog.push(candidate)
+    pod_info, backlog, inventory = pods.pod_info(pod), Backlog(), builders.inventory(*CLUSTER)
+    backlog.push(pod_info)
     before, search = inventories.contents(inventory), Search(inventory)
 
     (answer,) = cycle.simulate(search, backlog, 0.0, Policy())
 
     assert isinstance(pods.classify(pod), pods.WaitingPod | pods.BoundPod | pods.IgnoredPod)
-    assert answer.uid == candidate.uid
-    assert isinstance(answer, decisions.Bind) or reason_of(search, candidate, answer)
+    assert answer.uid == pod_info.uid
+    assert isinstance(answer, decisions.Bind) or reason_of(search, pod_info, answer)
     assert inventories.contents(inventory) == before
 
 

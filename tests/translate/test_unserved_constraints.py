@@ -151,7 +151,7 @@ def test_two_pods_that_differ_in_a_requirement_alone_are_read_apart(key: str) ->
     where, text = ROWS[key]
     about: dict[str, Any] = {f"{where}s": {key: text}}
 
-    found = [pods.candidate(builders.pod(gpus=1, **keys)).faults for keys in ({}, about, {})]
+    found = [pods.pod_info(builders.pod(gpus=1, **keys)).faults for keys in ({}, about, {})]
 
     assert [len(faults) for faults in found] == [0, 1, 0]
 

@@ -19,7 +19,7 @@ class AssumedPod:
     sent must not be sent.
     """
 
-    candidate: queued_pods.Candidate
+    pod_info: queued_pods.PodInfo
     attempts: int
     placement: decisions.Placement
     since: float
@@ -34,20 +34,20 @@ class AssumedPods(dict[str, AssumedPod]):
         self._clock = clock
         self.awaiting_volumes: set[str] = set()  # Pods whose Binding is not sent before these are there.
 
-    def add(self, candidate: queued_pods.Candidate, attempts: int, placement: decisions.Placement) -> None:
+    def add(self, pod_info: queued_pods.PodInfo, attempts: int, placement: decisions.Placement) -> None:
         """Record a bind that is about to be sent."""
-        self[candidate.uid] = AssumedPod(candidate, attempts, placement, self._clock())
+        self[pod_info.uid] = AssumedPod(pod_info, attempts, placement, self._clock())
 
     def is_current(self, uid: str) -> bool:
         """Whether a bind is under way and nothing has changed that its decision depends on."""
         assumed = self.get(uid)
         return assumed is not None and not assumed.stale
 
-    def update_request(self, candidate: queued_pods.Candidate) -> None:
+    def update_request(self, pod_info: queued_pods.PodInfo) -> None:
         """Record what a pod asks for now; its bind is stale if that has changed."""
-        known = self[candidate.uid]
-        self[candidate.uid] = dataclasses.replace(
-            known, candidate=candidate, stale=known.stale or known.candidate != candidate
+        known = self[pod_info.uid]
+        self[pod_info.uid] = dataclasses.replace(
+            known, pod_info=pod_info, stale=known.stale or known.pod_info != pod_info
         )
 
     def mark_stale(self, held: Mapping[str, holds.Hold], *, devices_alone: bool) -> None:

@@ -18,7 +18,7 @@ freed card must not make the server answer hundreds of dry runs before it binds 
 is accepted, all pods of that namespace are tried at once. Time comes in as a number; no clock is read.
 
 A bind without an answer is another matter: `bind_sender` sends it again. How long a pod waits until it is
-tried again, whoever refused it, is in `queued_pods.pause`.
+tried again, whoever refused it, is in `queued_pods.backoff`.
 """
 
 import collections
@@ -48,7 +48,7 @@ MOST_NAMESPACES: Final = 1024  # Namespaces that are remembered.
 class RefusedBind:
     """A bind that was refused, to be sent again as a dry run."""
 
-    candidate: queued_pods.Candidate
+    pod_info: queued_pods.PodInfo
     placement: decisions.Placement
     postponed: bool = True  # It waits for its retry, until a dry run of its namespace is accepted.
 
@@ -82,15 +82,15 @@ class BindRefusals:
     # ------------------------------------------------------------ what has happened
 
     def dry_run_refused(
-        self, candidate: queued_pods.Candidate, placement: decisions.Placement, now: float
+        self, pod_info: queued_pods.PodInfo, placement: decisions.Placement, now: float
     ) -> None:
         """Remember a refused dry run or bind."""
         if not self._refused:
             self._last_retry = now
-        self._remove(candidate.uid)
-        self._refused[candidate.uid] = RefusedBind(candidate, placement)
-        self._counts[candidate.namespace] += 1
-        self._record_failure(candidate.namespace, now)
+        self._remove(pod_info.uid)
+        self._refused[pod_info.uid] = RefusedBind(pod_info, placement)
+        self._counts[pod_info.namespace] += 1
+        self._record_failure(pod_info.namespace, now)
 
     def pod_deleted(self, namespace: str, now: float) -> None:
         """Remember a pod that was deleted while its bind was under way: it kept a card for nothing."""
@@ -103,22 +103,20 @@ class BindRefusals:
         recent.append(now)
         self._failures[namespace] = recent  # The namespace with the latest failure comes last.
 
-    def pod_edited(self, candidate: queued_pods.Candidate, now: float) -> bool:
+    def pod_edited(self, pod_info: queued_pods.PodInfo, now: float) -> bool:
         """Remember a pod that was edited while its bind was under way; return whether that happens often."""
-        before = self._edited.pop(candidate.namespace, None)
-        self._edited[candidate.namespace] = now
+        before = self._edited.pop(pod_info.namespace, None)
+        self._edited[pod_info.namespace] = now
         if len(self._edited) > MOST_NAMESPACES:
             del self._edited[next(iter(self._edited))]
         return before is not None and now - before < RECENT_SECONDS
 
-    def bind_refused(
-        self, candidate: queued_pods.Candidate, placement: decisions.Placement, now: float
-    ) -> None:
+    def bind_refused(self, pod_info: queued_pods.PodInfo, placement: decisions.Placement, now: float) -> None:
         """Remember a refused bind, perhaps after an accepted dry run."""
-        uid = candidate.uid
+        uid = pod_info.uid
         trial = self._on_trial.pop(uid, None)
         accepted = uid in self._accepted
-        self.dry_run_refused(candidate, placement, now)
+        self.dry_run_refused(pod_info, placement, now)
         if trial is not None or accepted:
             self._remove(uid)
             times = trial.refused + 1 if trial is not None else 1
@@ -128,17 +126,17 @@ class BindRefusals:
         while self._on_trial and next(iter(self._on_trial.values())).due + FORGOTTEN_SECONDS < now:
             del self._on_trial[next(iter(self._on_trial))]
 
-    def dry_run_accepted(self, candidate: queued_pods.Candidate, now: float) -> list[str]:
+    def dry_run_accepted(self, pod_info: queued_pods.PodInfo, now: float) -> list[str]:
         """Return the pods to reinstate after an accepted dry run: the namespace, if it was refused before."""
-        if candidate.uid in self._on_trial:
+        if pod_info.uid in self._on_trial:
             return []  # This dry run was sent before the pod was on trial.
-        self._accepted[candidate.uid] = now + ACCEPTED_SECONDS
-        if candidate.uid not in self._refused:
-            return [candidate.uid]
-        found = [one for one in self._refused.values() if one.candidate.namespace == candidate.namespace]
+        self._accepted[pod_info.uid] = now + ACCEPTED_SECONDS
+        if pod_info.uid not in self._refused:
+            return [pod_info.uid]
+        found = [one for one in self._refused.values() if one.pod_info.namespace == pod_info.namespace]
         for refused in found:
             refused.postponed = False
-        return [refused.candidate.uid for refused in found]
+        return [refused.pod_info.uid for refused in found]
 
     def forget(self, uid: str) -> None:
         """Forget a pod."""
@@ -148,35 +146,31 @@ class BindRefusals:
     def _remove(self, uid: str) -> None:
         self._accepted.pop(uid, None)
         if (one := self._refused.pop(uid, None)) is not None:
-            self._counts[one.candidate.namespace] -= 1
+            self._counts[one.pod_info.namespace] -= 1
 
     # ------------------------------------------------------------ which pods need dry runs
 
-    def needs_dry_run(self, candidate: queued_pods.Candidate, now: float) -> bool:
+    def needs_dry_run(self, pod_info: queued_pods.PodInfo, now: float) -> bool:
         """Whether the server must accept a dry run before this pod is bound; on trial it must be due."""
-        if (trial := self._on_trial.get(candidate.uid)) is not None:
+        if (trial := self._on_trial.get(pod_info.uid)) is not None:
             return now < trial.due
-        if self._accepted.get(candidate.uid, now) > now:
+        if self._accepted.get(pod_info.uid, now) > now:
             return False
-        return candidate.uid in self._refused or self._fails_often(candidate.namespace, now)
+        return pod_info.uid in self._refused or self._fails_often(pod_info.namespace, now)
 
     def _fails_often(self, namespace: str, now: float) -> bool:
         recent = self._failures.get(namespace)
         return recent is not None and len(recent) == OFTEN and now - recent[0] < RECENT_SECONDS
 
-    def is_postponed(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> bool:
+    def is_postponed(self, pod_info: queued_pods.PodInfo, placement: decisions.Placement) -> bool:
         """Whether no dry run is sent for a pod now.
 
         A pod of a crowd waits for its retry, which will be for this placement; a pod on trial gets none.
         """
-        if candidate.uid in self._on_trial:
+        if pod_info.uid in self._on_trial:
             return True
-        one = self._refused.get(candidate.uid)
-        if (
-            one is None
-            or one.candidate != candidate
-            or self._counts[candidate.namespace] <= MOST_WITHOUT_TURNS
-        ):
+        one = self._refused.get(pod_info.uid)
+        if one is None or one.pod_info != pod_info or self._counts[pod_info.namespace] <= MOST_WITHOUT_TURNS:
             return False
         one.placement = placement
         return one.postponed
@@ -194,18 +188,18 @@ class BindRefusals:
         left = {namespace: _retries_of(count) for namespace, count in self._counts.items()}
         found: list[RefusedBind] = []
         for refused in self._refused.values():
-            if left[refused.candidate.namespace] and len(found) < MOST_PER_RETRY:
-                left[refused.candidate.namespace] -= 1
+            if left[refused.pod_info.namespace] and len(found) < MOST_PER_RETRY:
+                left[refused.pod_info.namespace] -= 1
                 found.append(refused)
         for refused in found:
-            self._refused[refused.candidate.uid] = self._refused.pop(refused.candidate.uid)
+            self._refused[refused.pod_info.uid] = self._refused.pop(refused.pod_info.uid)
         return found
 
     def _prune(self, backlog: Backlog, now: float) -> None:
         """Forget pods that no longer wait, and namespaces without recent refusals."""
         self._refused = {uid: one for uid, one in self._refused.items() if uid in backlog}
         kept = now - REMEMBERED_SECONDS
-        self._counts = collections.Counter(one.candidate.namespace for one in self._refused.values())
+        self._counts = collections.Counter(one.pod_info.namespace for one in self._refused.values())
         self._accepted = {uid: until for uid, until in self._accepted.items() if until > kept}
         self._failures = {
             namespace: moments

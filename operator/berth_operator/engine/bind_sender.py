@@ -76,10 +76,10 @@ class BindSender:
         self._open = totals.Totals()  # Decided, and not concluded; by namespace.
         self._unanswered = totals.Totals()  # Of these.
         self._has_room = asyncio.Event()
-        self.on_outcome: Callable[[queued_pods.Candidate, decisions.Placement, ports.Outcome], None] = (
+        self.on_outcome: Callable[[queued_pods.PodInfo, decisions.Placement, ports.Outcome], None] = (
             lambda *_: None
         )
-        self.on_delay: Callable[[queued_pods.Candidate, str], None] = lambda *_: None
+        self.on_delay: Callable[[queued_pods.PodInfo, str], None] = lambda *_: None
 
     @property
     def busy(self) -> bool:
@@ -137,14 +137,14 @@ class BindSender:
 
     # ------------------------------------------------------------ from the decision to its outcome
 
-    def start(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> None:
+    def start(self, pod_info: queued_pods.PodInfo, placement: decisions.Placement) -> None:
         """Send the bind of a pod whose hold is assumed."""
-        task = asyncio.create_task(self._bind(candidate, placement), name=f"bind {candidate.title}")
+        task = asyncio.create_task(self._bind(pod_info, placement), name=f"bind {pod_info.title}")
         self._tasks.add(task)
         self._unsent.add(task)
-        self._open.add(candidate.namespace, 1)
-        self._unanswered.add(candidate.namespace, 1)
-        task.add_done_callback(functools.partial(self._ended, candidate.namespace))
+        self._open.add(pod_info.namespace, 1)
+        self._unanswered.add(pod_info.namespace, 1)
+        task.add_done_callback(functools.partial(self._ended, pod_info.namespace))
 
     def _ended(self, namespace: str, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -164,29 +164,29 @@ class BindSender:
         while self._tasks:
             await asyncio.wait(self._tasks)
 
-    async def _bind(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> None:
-        since = self._ledger.waiting_since.get(candidate.uid)
+    async def _bind(self, pod_info: queued_pods.PodInfo, placement: decisions.Placement) -> None:
+        since = self._ledger.waiting_since.get(pod_info.uid)
         try:
-            sent, outcome = await self._send(candidate, placement)
+            sent, outcome = await self._send(pod_info, placement)
         finally:
-            self._unanswered.add(candidate.namespace, -1)
+            self._unanswered.add(pod_info.namespace, -1)
             self._announce_room()
         if isinstance(outcome, ports.Unknown):
             level = logging.WARNING if outcome.open else logging.DEBUG
             log.log(
                 level,
                 "%s: no clear answer to the bind: %s",
-                candidate.title,
+                pod_info.title,
                 outcome.message,
-                extra=logs.fields(namespace=candidate.namespace, pod=candidate.name, node=placement.node),
+                extra=logs.fields(namespace=pod_info.namespace, pod=pod_info.name, node=placement.node),
             )
-            outcome = await self._follow(candidate, placement, outcome)
+            outcome = await self._follow(pod_info, placement, outcome)
         self._records.bind_ended(outcome, since=since, sent=sent, now=self._clock())
-        self.on_outcome(candidate, placement, outcome)
+        self.on_outcome(pod_info, placement, outcome)
 
     async def _send(
         self,
-        candidate: queued_pods.Candidate,
+        pod_info: queued_pods.PodInfo,
         placement: decisions.Placement,
         *,
         again: bool = False,
@@ -194,44 +194,42 @@ class BindSender:
     ) -> tuple[float, ports.Outcome]:
         """Send a bind when a slot is free, and return when; a stale bind is only sent if `anyway`."""
         take = self._bind_slots.acquire_patiently if again else self._bind_slots.acquire
-        if (slot := await take(candidate.namespace)) is None:
-            return self._clock(), self._unsent_outcome(candidate, placement)
+        if (slot := await take(pod_info.namespace)) is None:
+            return self._clock(), self._unsent_outcome(pod_info, placement)
         try:
             await self.rate_limiter.acquire()
             # Until the lead is sure, and the Lease declares a bind of this pod.
             await self._writer.wait_until_leading()
-            await self._writer.permit(candidate.uid)
+            await self._writer.permit(pod_info.uid)
             if (task := asyncio.current_task()) is not None:
                 self._unsent.discard(task)
             sent = self._clock()
-            if not anyway and not self._ledger.assumed_pods.is_current(candidate.uid):
+            if not anyway and not self._ledger.assumed_pods.is_current(pod_info.uid):
                 self.rate_limiter.release()
-                return sent, self._unsent_outcome(candidate, placement)
+                return sent, self._unsent_outcome(pod_info, placement)
             self._bind_slots.start_timing(slot)
-            return sent, await self._call(candidate, placement)
+            return sent, await self._call(pod_info, placement)
         finally:
             self._bind_slots.release(slot)
 
-    async def _call(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> ports.Outcome:
+    async def _call(self, pod_info: queued_pods.PodInfo, placement: decisions.Placement) -> ports.Outcome:
         try:
-            return await self._writer.bind(candidate, placement)
+            return await self._writer.bind(pod_info, placement)
         except Exception as error:
-            log.exception("the bind of %s failed", candidate.title)
+            log.exception("the bind of %s failed", pod_info.title)
             self._records.bind_failed()
             return ports.Unknown(str(error) or type(error).__name__)
 
-    def _unsent_outcome(
-        self, candidate: queued_pods.Candidate, placement: decisions.Placement
-    ) -> ports.Outcome:
-        known = self._ledger.assumed_pods.get(candidate.uid)
-        return self._watched_outcome(candidate, placement) or ports.Unsent(
-            edited=known is not None and known.candidate != candidate
+    def _unsent_outcome(self, pod_info: queued_pods.PodInfo, placement: decisions.Placement) -> ports.Outcome:
+        known = self._ledger.assumed_pods.get(pod_info.uid)
+        return self._watched_outcome(pod_info, placement) or ports.Unsent(
+            edited=known is not None and known.pod_info != pod_info
         )
 
     # ------------------------------------------------------------ without a clear answer
 
     async def _follow(
-        self, candidate: queued_pods.Candidate, placement: decisions.Placement, answer: ports.Outcome
+        self, pod_info: queued_pods.PodInfo, placement: decisions.Placement, answer: ports.Outcome
     ) -> ports.Outcome:
         """Return the outcome of a bind whose answer is unclear or lost.
 
@@ -248,87 +246,85 @@ class BindSender:
         await asyncio.sleep(self._limits.bind_deadline if lost and not named else 0.0)
         for attempt in itertools.count():
             seen: ports.Outcome | ports.ReadResult = self._watched_outcome(
-                candidate, placement
-            ) or await self._read(self._writer.read_pod, candidate)
+                pod_info, placement
+            ) or await self._read(self._writer.read_pod, pod_info)
             if isinstance(seen, ports.Unbound) and lost and named:
-                seen = await self._void_if_needed(candidate, answer, seen, last=attempt >= MOST_RESENT)
+                seen = await self._void_if_needed(pod_info, answer, seen, last=attempt >= MOST_RESENT)
             elif isinstance(seen, ports.Unbound) and not lost:
-                seen = self._after_refusal(candidate, answer, seen)
+                seen = self._after_refusal(pod_info, answer, seen)
             if isinstance(seen, ports.Unbound):
-                _, answer = await self._send(candidate, placement, again=True, anyway=lost and not named)
+                _, answer = await self._send(pod_info, placement, again=True, anyway=lost and not named)
                 if isinstance(answer, ports.Bound | ports.Gone):
                     return answer
                 lost = lost or _may_arrive(answer)
                 if not lost and (attempt >= MOST_REVISIONS or not isinstance(answer, ports.Unknown)):
                     return _refusal(answer)
-                self._report_progress(candidate, answer, attempt)
+                self._report_progress(pod_info, answer, attempt)
             elif isinstance(seen, ports.Unknown):
-                self._report_progress(candidate, seen, attempt)
+                self._report_progress(pod_info, seen, attempt)
             else:
                 return seen
             await asyncio.sleep(_pause(attempt, lost=lost))
         raise AssertionError("counting does not end")
 
     async def _void_if_needed(
-        self, candidate: queued_pods.Candidate, answer: ports.Outcome, seen: ports.Unbound, *, last: bool
+        self, pod_info: queued_pods.PodInfo, answer: ports.Outcome, seen: ports.Unbound, *, last: bool
     ) -> ports.Outcome | ports.ReadResult:
         """Change a pod whose bind is lost, if the bind is stale or was sent for the last time."""
-        stale = self._stale(candidate, seen)
+        stale = self._stale(pod_info, seen)
         if not (stale or last):
             return seen
-        after = await self._read(self._writer.void, candidate)
+        after = await self._read(self._writer.void, pod_info)
         if not isinstance(after, ports.Unbound):
             return after
         return ports.Unsent(edited=not seen.same) if stale else _refusal(answer)
 
     def _after_refusal(
-        self, candidate: queued_pods.Candidate, answer: ports.Outcome, seen: ports.Unbound
+        self, pod_info: queued_pods.PodInfo, answer: ports.Outcome, seen: ports.Unbound
     ) -> ports.Outcome | ports.Unbound:
         """Return the outcome of a bind that surely was refused; Unbound if it is to be sent again."""
         if _of_same_revision(answer, seen):
             return _refusal(answer)
-        return ports.Unsent(edited=not seen.same) if self._stale(candidate, seen) else seen
+        return ports.Unsent(edited=not seen.same) if self._stale(pod_info, seen) else seen
 
-    def _stale(self, candidate: queued_pods.Candidate, seen: ports.Unbound) -> bool:
-        return not (seen.same and self._ledger.assumed_pods.is_current(candidate.uid))
+    def _stale(self, pod_info: queued_pods.PodInfo, seen: ports.Unbound) -> bool:
+        return not (seen.same and self._ledger.assumed_pods.is_current(pod_info.uid))
 
     def _watched_outcome(
-        self, candidate: queued_pods.Candidate, placement: decisions.Placement
+        self, pod_info: queued_pods.PodInfo, placement: decisions.Placement
     ) -> ports.Bound | ports.Refused | ports.Gone | None:
         """Return the outcome that the watch has shown; None as long as there is none."""
-        state, hold = self._ledger.state(candidate.uid), self._ledger.inventory.hold(candidate.uid)
+        state, hold = self._ledger.state(pod_info.uid), self._ledger.inventory.hold(pod_info.uid)
         if state is State.ASSUMED:
             return None
         if state is State.FREE or hold is None:
             return (
-                ports.Refused(WITHDRAWN) if self._ledger.unbound(candidate.uid) is not None else ports.Gone()
+                ports.Refused(WITHDRAWN) if self._ledger.unbound(pod_info.uid) is not None else ports.Gone()
             )
-        ours = cycle.hold_for(candidate, placement)
+        ours = cycle.hold_for(pod_info, placement)
         if (hold.node, hold.shares) == (ours.node, ours.shares):
             return ports.Bound()
         return ports.Refused(f"another scheduler bound the pod to {hold.node}")
 
     async def _read(
         self,
-        ask: Callable[[queued_pods.Candidate], Awaitable[ports.ReadResult]],
-        candidate: queued_pods.Candidate,
+        ask: Callable[[queued_pods.PodInfo], Awaitable[ports.ReadResult]],
+        pod_info: queued_pods.PodInfo,
     ) -> ports.ReadResult:
         try:
-            return await ask(candidate)
+            return await ask(pod_info)
         except Exception as error:
-            log.exception("%s cannot be read", candidate.title)
+            log.exception("%s cannot be read", pod_info.title)
             return ports.Unknown(str(error) or type(error).__name__)
 
-    def _report_progress(
-        self, candidate: queued_pods.Candidate, outcome: ports.Outcome, attempt: int
-    ) -> None:
+    def _report_progress(self, pod_info: queued_pods.PodInfo, outcome: ports.Outcome, attempt: int) -> None:
         """Back off, or report a delay, depending on the answer to a bind that is still followed."""
         if isinstance(outcome, ports.Throttled):
             self.back_off(outcome)
         elif isinstance(outcome, ports.Refused) or (
             isinstance(outcome, ports.Unknown) and attempt >= REPORTED_AFTER
         ):
-            self.on_delay(candidate, outcome.message)
+            self.on_delay(pod_info, outcome.message)
 
 
 def _pause(attempt: int, *, lost: bool) -> float:

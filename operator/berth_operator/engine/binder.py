@@ -95,15 +95,15 @@ class Binder:
 
     def bind(self, decision: decisions.Bind) -> None:
         """Start to bind a pod, with a dry run first where the server is likely to refuse."""
-        candidate = self._ledger.backlog.get(decision.uid)
-        if candidate is not None and self._dry_runs.refusals.needs_dry_run(candidate, self._clock()):
-            self._dry_runs.start(candidate, decision.placement)
+        pod_info = self._ledger.backlog.get(decision.uid)
+        if pod_info is not None and self._dry_runs.refusals.needs_dry_run(pod_info, self._clock()):
+            self._dry_runs.start(pod_info, decision.placement)
             return
-        candidate = self._ledger.assume(decision)
-        if self._volume_binder.is_needed(candidate):
-            self._volume_binder.start(candidate, decision.placement)
+        pod_info = self._ledger.assume(decision)
+        if self._volume_binder.is_needed(pod_info):
+            self._volume_binder.start(pod_info, decision.placement)
         else:
-            self._bind_sender.start(candidate, decision.placement)
+            self._bind_sender.start(pod_info, decision.placement)
 
     async def drain(self) -> None:
         """Drop what is not sent, and wait for the binds under way; `bind` must not be called any more."""
@@ -113,41 +113,41 @@ class Binder:
 
     def _volumes_concluded(
         self,
-        candidate: queued_pods.Candidate,
+        pod_info: queued_pods.PodInfo,
         placement: decisions.Placement,
         outcome: volume_binder.Outcome,
     ) -> None:
         """Send the bind of a pod whose volumes are there; otherwise it waits again, without its cards."""
-        if self._ledger.state(candidate.uid) is not State.ASSUMED:
+        if self._ledger.state(pod_info.uid) is not State.ASSUMED:
             return  # It is gone, or another scheduler bound it.
         match outcome:
             case volume_binder.Ready():
-                self._bind_sender.start(candidate, placement)
+                self._bind_sender.start(pod_info, placement)
             case volume_binder.Failed(message, claim):
                 # The next decision finds another node, so the pod need not come after all others.
                 self._volume_binder.pass_over(claim, placement.node)
-                self._ledger.forget(candidate.uid, refused=False)
-                self._observer.volumes_failed(candidate, placement, message)
+                self._ledger.forget(pod_info.uid, refused=False)
+                self._observer.volumes_failed(pod_info, placement, message)
             case ports.Refused(message):
-                self._ledger.forget(candidate.uid, refused=True)
-                self._observer.volumes_failed(candidate, placement, message)
+                self._ledger.forget(pod_info.uid, refused=True)
+                self._observer.volumes_failed(pod_info, placement, message)
             case ports.Unsent():
-                self._take_back(candidate, placement, outcome)
+                self._take_back(pod_info, placement, outcome)
             case _:
                 assert_never(outcome)
 
     def _conclude(
-        self, candidate: queued_pods.Candidate, placement: decisions.Placement, outcome: ports.Outcome
+        self, pod_info: queued_pods.PodInfo, placement: decisions.Placement, outcome: ports.Outcome
     ) -> None:
         match outcome:
             case ports.Bound():
-                self._dry_runs.refusals.forget(candidate.uid)
-                self._observer.bound(candidate, placement)
+                self._dry_runs.refusals.forget(pod_info.uid)
+                self._observer.bound(pod_info, placement)
             case ports.Gone():
-                self._dry_runs.refusals.pod_deleted(candidate.namespace, self._clock())
-                self._ledger.pod_over(candidate.uid)
+                self._dry_runs.refusals.pod_deleted(pod_info.namespace, self._clock())
+                self._ledger.pod_over(pod_info.uid)
             case ports.Refused() | ports.Throttled() | ports.Unsent():
-                self._take_back(candidate, placement, outcome)
+                self._take_back(pod_info, placement, outcome)
             case ports.Unknown():
                 raise AssertionError("a bind is followed until its outcome is clear")
             case _:
@@ -155,21 +155,21 @@ class Binder:
 
     def _take_back(
         self,
-        candidate: queued_pods.Candidate,
+        pod_info: queued_pods.PodInfo,
         placement: decisions.Placement,
         outcome: ports.Refused | ports.Throttled | ports.Unsent,
     ) -> None:
         if isinstance(outcome, ports.Throttled):
             self._bind_sender.back_off(outcome)
         # The watch may have been faster than the answer, and then it is right.
-        if self._ledger.state(candidate.uid) is State.ASSUMED:
-            message = self._fault(candidate, outcome)
-            self._ledger.forget(candidate.uid, refused=bool(message))
+        if self._ledger.state(pod_info.uid) is State.ASSUMED:
+            message = self._fault(pod_info, outcome)
+            self._ledger.forget(pod_info.uid, refused=bool(message))
             if message:
-                self._dry_runs.refusals.bind_refused(candidate, placement, self._clock())
-                self._observer.bind_failed(candidate, message)
+                self._dry_runs.refusals.bind_refused(pod_info, placement, self._clock())
+                self._observer.bind_failed(pod_info, message)
 
-    def _fault(self, candidate: queued_pods.Candidate, outcome: ports.Outcome) -> str:
+    def _fault(self, pod_info: queued_pods.PodInfo, outcome: ports.Outcome) -> str:
         """Return why a bind failed if the pod itself is the cause, so that it must not keep its cards.
 
         A pod may be edited while it is bound; one that is edited all the time would keep a card from all
@@ -178,6 +178,6 @@ class Binder:
         match outcome:
             case ports.Refused(message):
                 return message
-            case ports.Unsent(edited=True) if self._dry_runs.refusals.pod_edited(candidate, self._clock()):
+            case ports.Unsent(edited=True) if self._dry_runs.refusals.pod_edited(pod_info, self._clock()):
                 return EDITED
         return ""

@@ -32,7 +32,7 @@ class DecisionRecord:
     """One decision, when it was made, and its inputs; `version` is that of the inventory."""
 
     moment: dt.datetime
-    candidate: queued_pods.Candidate
+    pod_info: queued_pods.PodInfo
     decision: decisions.Decision
     version: int
     model: demand_model.DemandModel
@@ -43,7 +43,7 @@ class DecisionRecord:
         return {
             "inventory": self.version,
             "demand_model": digest(self.model),
-            "request": digest((self.candidate.request, self.candidate.demand)),
+            "request": digest((self.pod_info.request, self.pod_info.demand)),
         }
 
 
@@ -82,16 +82,16 @@ class DecisionRecords:
         moment, model = self._wall(), ledger.inventory.demand_model()
         for decision, version in made:
             if (unbound := ledger.unbound(decision.uid)) is not None:
-                candidate, attempts = unbound
-                self._keep(DecisionRecord(moment, candidate, decision, version, model))
+                pod_info, attempts = unbound
+                self._keep(DecisionRecord(moment, pod_info, decision, version, model))
                 self._count(ledger, decision, attempts, ended)
 
     def _keep(self, record: DecisionRecord) -> None:
         """Keep a decision, and the last ones before it: fewer of them where requests are long."""
         self.decisions.append(record)
-        self._terms += _size(record.candidate)
+        self._terms += _size(record.pod_info)
         while len(self.decisions) > MOST_KEPT or (self._terms > MOST_TERMS and len(self.decisions) > 1):
-            self._terms -= _size(self.decisions.popleft().candidate)
+            self._terms -= _size(self.decisions.popleft().pod_info)
 
     def _count(self, ledger: Ledger, decision: decisions.Decision, attempts: int, now: float) -> None:
         if (since := ledger.waiting_since.get(decision.uid)) is not None and not attempts:
@@ -120,5 +120,5 @@ class DecisionRecords:
         self._metrics.ended(metrics.Result.ERROR)
 
 
-def _size(candidate: queued_pods.Candidate) -> int:
-    return candidate.request.size + candidate.demand.size
+def _size(pod_info: queued_pods.PodInfo) -> int:
+    return pod_info.request.size + pod_info.demand.size

@@ -39,10 +39,10 @@ class DecisionReporter:
         made = tuple(made)
         self.reasons.new_round(until=until)
         # Before the new ones, which else would take all diagnoses where there are some in each round.
-        for candidate, message in self.reasons.renewed(
+        for pod_info, message in self.reasons.renewed(
             self._clock(), diagnoses=1 if made else waiting_reasons.DIAGNOSES_PER_ROUND
         ):
-            self._status_writer.unschedulable(candidate, message)
+            self._status_writer.unschedulable(pod_info, message)
         for decision in made:
             self._report(decision)
 
@@ -59,7 +59,7 @@ class DecisionReporter:
                 assert_never(decision)
 
     def _requeue(self, decision: decisions.Wait | decisions.Reject) -> None:
-        if (candidate := self._ledger.backlog.get(decision.uid)) is not None:
+        if (pod_info := self._ledger.backlog.get(decision.uid)) is not None:
             self._ledger.backlog.requeue(
                 decision.uid,
                 now=self._clock(),
@@ -67,40 +67,40 @@ class DecisionReporter:
                 demoted=isinstance(decision, decisions.Wait) and decision.cut_short,
             )
             self._status_writer.unschedulable(
-                candidate,
-                self.reasons.message(candidate, decision),
+                pod_info,
+                self.reasons.message(pod_info, decision),
                 fault=decision.refusals[0].reason if isinstance(decision, decisions.Reject) else None,
             )
 
     # ------------------------------------------------------------ what became of binds
 
-    def bound(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> None:
+    def bound(self, pod_info: queued_pods.PodInfo, placement: decisions.Placement) -> None:
         """Report that a pod was bound."""
-        self._status_writer.bound(candidate, placement)
+        self._status_writer.bound(pod_info, placement)
 
-    def bind_failed(self, candidate: queued_pods.Candidate, message: str) -> None:
+    def bind_failed(self, pod_info: queued_pods.PodInfo, message: str) -> None:
         """Report why the bind of a pod failed."""
-        self._not_bound(candidate, f"The bind failed: {message}")
+        self._not_bound(pod_info, f"The bind failed: {message}")
 
-    def volumes_awaited(self, candidate: queued_pods.Candidate, message: str) -> None:
+    def volumes_awaited(self, pod_info: queued_pods.PodInfo, message: str) -> None:
         """Report which volume a pod waits for, whose cards are held meanwhile."""
-        self._not_bound(candidate, f"Not bound yet: {message}")
+        self._not_bound(pod_info, f"Not bound yet: {message}")
 
     def volumes_failed(
-        self, candidate: queued_pods.Candidate, placement: decisions.Placement, message: str
+        self, pod_info: queued_pods.PodInfo, placement: decisions.Placement, message: str
     ) -> None:
         """Report why a pod did not get its volumes on a node."""
-        self._not_bound(candidate, f"Not bound to {placement.node}: {message}")
+        self._not_bound(pod_info, f"Not bound to {placement.node}: {message}")
 
-    def bind_unconfirmed(self, candidate: queued_pods.Candidate, message: str) -> None:
+    def bind_unconfirmed(self, pod_info: queued_pods.PodInfo, message: str) -> None:
         """Report that it is not yet clear whether a bind was carried out, given its last answer."""
-        self._not_bound(candidate, f"Bind not confirmed yet, retrying: {message}")
+        self._not_bound(pod_info, f"Bind not confirmed yet, retrying: {message}")
 
-    def bind_suspended(self, candidate: queued_pods.Candidate, message: str) -> None:
+    def bind_suspended(self, pod_info: queued_pods.PodInfo, message: str) -> None:
         """Report why a pod waits before its bind is decided, unless it already shows a reason."""
-        if not self._status_writer.shown_message(candidate.uid):
-            self._not_bound(candidate, f"Not bound yet: {message}")
+        if not self._status_writer.shown_message(pod_info.uid):
+            self._not_bound(pod_info, f"Not bound yet: {message}")
 
-    def _not_bound(self, candidate: queued_pods.Candidate, sentence: str) -> None:
-        self.reasons.not_bound(candidate.uid, sentence)
-        self._status_writer.not_bound(candidate, sentence)
+    def _not_bound(self, pod_info: queued_pods.PodInfo, sentence: str) -> None:
+        self.reasons.not_bound(pod_info.uid, sentence)
+        self._status_writer.not_bound(pod_info, sentence)

@@ -118,7 +118,7 @@ def _related_sources(hold: holds.Hold) -> set[Source]:
     return {(NODE, hold.node), (DEVICE, hold.node), *((GPU_POD, name) for name in names)}
 
 
-def _waiting(ledger: Ledger, uid: str) -> queued_pods.Candidate | None:
+def _waiting(ledger: Ledger, uid: str) -> queued_pods.PodInfo | None:
     return ledger.gated.get(uid) or ledger.backlog.get(uid)
 
 
@@ -130,9 +130,9 @@ def _node(ledger: Ledger, name: str) -> facts.Node | None:
 
 def _without_room(ledger: Ledger, uid: str) -> bool:
     """Whether there was no room for the spec of a pod; which pods these are is chance."""
-    if (candidate := _waiting(ledger, uid)) is None:
+    if (pod_info := _waiting(ledger, uid)) is None:
         return ledger.unadmitted_pods.is_bare(uid)
-    return any(one.reason is Reason.TOO_MUCH_TOGETHER for one in candidate.faults)
+    return any(one.reason is Reason.TOO_MUCH_TOGETHER for one in pod_info.faults)
 
 
 class _Kind(NamedTuple):
@@ -160,6 +160,6 @@ KINDS: Final[Mapping[str, _Kind]] = {
         lambda ledger, uid: ledger.inventory.workload.samples.get(uid),
     ),
     "waiting": _Kind(
-        lambda ledger: (*ledger.gated, *(one.candidate.uid for one in ledger.backlog.entries())), _waiting
+        lambda ledger: (*ledger.gated, *(one.pod_info.uid for one in ledger.backlog.entries())), _waiting
     ),
 }

@@ -36,7 +36,7 @@ AT_ONCE: Final = 16  # Few, so that the server is quick to answer the binds of o
 MOST_OPEN: Final = 1024  # Those in the queues included; others are tried after their next backoff.
 MOST_OPEN_OF_NAMESPACE: Final = 512  # Of one namespace.
 
-Failed = Callable[[queued_pods.Candidate, str], None]
+Failed = Callable[[queued_pods.PodInfo, str], None]
 Kind = tuple[object, int, int]
 
 
@@ -44,7 +44,7 @@ Kind = tuple[object, int, int]
 class DryRun:
     """A pod, and where the server is asked to bind it."""
 
-    candidate: queued_pods.Candidate
+    pod_info: queued_pods.PodInfo
     placement: decisions.Placement
 
 
@@ -73,9 +73,9 @@ class DryRunQueue:
 
     def push(self, dry_run: DryRun) -> None:
         """Add a dry run."""
-        candidate = dry_run.candidate
+        pod_info = dry_run.pod_info
         self._kinds.setdefault(
-            (candidate.asks, candidate.priority, candidate.label), _KindQueue()
+            (pod_info.asks, pod_info.priority, pod_info.label), _KindQueue()
         ).dry_runs.append(dry_run)
 
     def pop(self) -> DryRun:
@@ -117,23 +117,23 @@ class DryRuns:
     def retry(self) -> None:
         """Send the dry runs again that are due."""
         for refused in self.refusals.due_retries(self._ledger.backlog, self._clock()):
-            self._start(refused.candidate, refused.placement)
+            self._start(refused.pod_info, refused.placement)
 
-    def start(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> None:
+    def start(self, pod_info: queued_pods.PodInfo, placement: decisions.Placement) -> None:
         """Send a dry run of a bind, unless it is postponed."""
-        if not self.refusals.is_postponed(candidate, placement):
-            self._start(candidate, placement)
+        if not self.refusals.is_postponed(pod_info, placement):
+            self._start(pod_info, placement)
 
-    def _start(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> None:
-        width = self._bind_slots.width(candidate.namespace)
+    def _start(self, pod_info: queued_pods.PodInfo, placement: decisions.Placement) -> None:
+        width = self._bind_slots.width(pod_info.namespace)
         most = MOST_OPEN_OF_NAMESPACE if width is None else width
-        room = len(self._tasks) < MOST_OPEN and self._open[candidate.namespace] < most
-        if candidate.uid in self._open_uids or not room:
+        room = len(self._tasks) < MOST_OPEN and self._open[pod_info.namespace] < most
+        if pod_info.uid in self._open_uids or not room:
             return
-        namespace = candidate.namespace
-        self._open_uids.add(candidate.uid)
+        namespace = pod_info.namespace
+        self._open_uids.add(pod_info.uid)
         self._open.add(namespace, 1)
-        self._queues.setdefault(namespace, DryRunQueue()).push(DryRun(candidate, placement))
+        self._queues.setdefault(namespace, DryRunQueue()).push(DryRun(pod_info, placement))
         # Each task sends one dry run, but which one is not known before it has its slot.
         task = asyncio.create_task(self._run(namespace), name=f"dry run in {namespace}")
         self._tasks.add(task)
@@ -157,7 +157,7 @@ class DryRuns:
             if slot is not None:  # Otherwise it is tried again after its backoff.
                 self._conclude(dry_run, await self._send(dry_run, slot))
         finally:
-            self._open_uids.discard(dry_run.candidate.uid)
+            self._open_uids.discard(dry_run.pod_info.uid)
 
     def _next(self, namespace: str) -> DryRun:
         queue = self._queues[namespace]
@@ -171,28 +171,28 @@ class DryRuns:
             await self._bind_sender.rate_limiter.wait_backoff()
             await self._writer.wait_until_leading()
             self._bind_slots.start_timing(slot)
-            return await self._writer.dry_run(dry_run.candidate, dry_run.placement)
+            return await self._writer.dry_run(dry_run.pod_info, dry_run.placement)
         finally:
             self._bind_slots.release(slot)
 
     def _conclude(self, dry_run: DryRun, outcome: ports.Outcome) -> None:
-        candidate = dry_run.candidate
-        if candidate.uid not in self._ledger.backlog:
+        pod_info = dry_run.pod_info
+        if pod_info.uid not in self._ledger.backlog:
             return
         match outcome:
             case ports.Bound():
-                self._accepted(candidate)
+                self._accepted(pod_info)
             case ports.Refused(message):
-                self.refusals.dry_run_refused(candidate, dry_run.placement, self._clock())
-                self._ledger.backlog.demote(candidate.uid)
+                self.refusals.dry_run_refused(pod_info, dry_run.placement, self._clock())
+                self._ledger.backlog.demote(pod_info.uid)
                 self._records.bind_failed()
-                self._on_refusal(candidate, message)
+                self._on_refusal(pod_info, message)
             case ports.Throttled():
                 self._bind_sender.back_off(outcome)
             case _:
-                log.debug("%s: no clear answer to the dry run: %s", candidate.title, outcome)
+                log.debug("%s: no clear answer to the dry run: %s", pod_info.title, outcome)
 
-    def _accepted(self, candidate: queued_pods.Candidate) -> None:
-        for uid in self.refusals.dry_run_accepted(candidate, self._clock()):
+    def _accepted(self, pod_info: queued_pods.PodInfo) -> None:
+        for uid in self.refusals.dry_run_accepted(pod_info, self._clock()):
             self._ledger.backlog.reinstate(uid)
         self._ledger.wake.set()

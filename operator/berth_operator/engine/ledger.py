@@ -59,7 +59,7 @@ class Ledger:
         self._clock = clock
         self._states: dict[str, State] = {}
         self.assumed_pods = assumed_pods.AssumedPods(clock)
-        self.gated: dict[str, queued_pods.Candidate] = {}  # Pods with scheduling gates.
+        self.gated: dict[str, queued_pods.PodInfo] = {}  # Pods with scheduling gates.
         self.revisions = pod_revisions.PodRevisions()  # Of pods that wait or whose bind is under way.
         self.waiting_since: dict[str, float] = {}  # With their present requests, by uid.
         self.unreadable_pods = unreadable_pods.UnreadablePods(logger)  # Whose own record cannot be read.
@@ -75,25 +75,25 @@ class Ledger:
         """Return the state of a pod's hold."""
         return self._states.get(uid, State.FREE)
 
-    def unbound(self, uid: str) -> tuple[queued_pods.Candidate, int] | None:
+    def unbound(self, uid: str) -> tuple[queued_pods.PodInfo, int] | None:
         """Return a pod that waits or whose bind is under way, and how often it was tried before."""
         if (assumed := self.assumed_pods.get(uid)) is not None:
-            return assumed.candidate, assumed.attempts
-        candidate = self.backlog.get(uid)
-        return (candidate, self.backlog.attempts(uid)) if candidate is not None else None
+            return assumed.pod_info, assumed.attempts
+        pod_info = self.backlog.get(uid)
+        return (pod_info, self.backlog.attempts(uid)) if pod_info is not None else None
 
     # ------------------------------------------------------------ the life of a hold
 
-    def assume(self, decision: decisions.Bind) -> queued_pods.Candidate:
+    def assume(self, decision: decisions.Bind) -> queued_pods.PodInfo:
         """Charge a placement before its Binding is sent."""
         self._step(decision.uid, Step.ASSUME)
         attempts = self.backlog.attempts(decision.uid)
-        if (candidate := self.backlog.place(decision.uid)) is None:
+        if (pod_info := self.backlog.place(decision.uid)) is None:
             del self._states[decision.uid]
             raise IllegalStep(f"{decision.uid} does not wait")
-        self.assumed_pods.add(candidate, attempts, decision.placement)
-        self._charge(cycle.hold_for(candidate, decision.placement))
-        return candidate
+        self.assumed_pods.add(pod_info, attempts, decision.placement)
+        self._charge(cycle.hold_for(pod_info, decision.placement))
+        return pod_info
 
     def forget(self, uid: str, *, refused: bool = True) -> None:
         """Undo an assumed hold: the pod surely is not bound by it, and waits again.
@@ -104,9 +104,9 @@ class Ledger:
         taken_back = self.assumed_pods.pop(uid)
         self._release(uid)
         if refused:
-            self.backlog.restore(taken_back.candidate, attempts=taken_back.attempts, now=self._clock())
+            self.backlog.restore(taken_back.pod_info, attempts=taken_back.attempts, now=self._clock())
         else:
-            self.backlog.give_back(taken_back.candidate, attempts=taken_back.attempts)
+            self.backlog.give_back(taken_back.pod_info, attempts=taken_back.attempts)
         self.wake.set()
 
     def _node_changed(self, node: str, *, devices_alone: bool = False) -> None:
@@ -147,25 +147,25 @@ class Ledger:
 
     # ------------------------------------------------------------ events of pods
 
-    def pod_waiting(self, candidate: queued_pods.Candidate, *, gated: bool, version: str = "") -> None:
+    def pod_waiting(self, pod_info: queued_pods.PodInfo, *, gated: bool, version: str = "") -> None:
         """Record that a pod waits; while its bind is under way only its request is compared."""
-        uid = candidate.uid
+        uid = pod_info.uid
         if self.state(uid) is State.CONFIRMED:
             # A pod never loses its node, so the cluster must have been restored from a backup.
             self.pod_over(uid)
         self.revisions[uid] = pod_revisions.Revision.of(version)
-        self.inventory.workload.see(uid, workload.sample(candidate.request, candidate.demand))
+        self.inventory.workload.see(uid, workload.sample(pod_info.request, pod_info.demand))
         if self.state(uid) is State.ASSUMED:
-            self.assumed_pods.update_request(candidate)
+            self.assumed_pods.update_request(pod_info)
             return
         if gated:
             self._forget_waiting(uid)
-            self.gated[uid] = candidate
+            self.gated[uid] = pod_info
         else:
             self.gated.pop(uid, None)
-            if self.backlog.get(uid) != candidate:
+            if self.backlog.get(uid) != pod_info:
                 self.waiting_since[uid] = self._clock()
-            self.backlog.push(candidate)
+            self.backlog.push(pod_info)
             self.wake.set()
 
     def pod_revised(self, uid: str, version: str) -> None:

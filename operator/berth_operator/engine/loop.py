@@ -60,8 +60,8 @@ class Loop:
     def round(self) -> None:
         """Make one round of decisions, and start to act on them."""
         started = self._clock()
-        # Resume the dry runs by which refused binds are tried again (`bind_refusals`), what is done about
-        # volumes, and the namespaces that were suspended because their binds took long (`slow_namespaces`).
+        # Resume the dry runs by which refused binds are tried again (`bind_refusals`), the binding of volumes
+        # (`volume_binder`), and namespaces that were suspended for their slow binds (`slow_namespaces`).
         self.binder.resume_due(started)
         round_decisions = self._schedule(started)
         self._records.record_round(self._ledger, round_decisions, started=started, ended=self._clock())
@@ -102,6 +102,7 @@ class Loop:
                 async with asyncio.timeout(None if due is None else max(0.0, due - self._clock())):
                     await wake.wait()
             except TimeoutError:
+                # What was due may have moved meanwhile.
                 if (due := self._next_due()) is not None and due <= self._clock():
                     return
         latest = self._clock() + LONGEST_WINDOW_SECONDS

@@ -38,16 +38,16 @@ class PodChanges:
         if self._inventory.pods.set_namespace(name, labels):
             self._wake_waiting(self._looks_at_pods)
 
-    def _looks_at_pods(self, candidate: queued_pods.Candidate) -> bool:
+    def _looks_at_pods(self, pod_info: queued_pods.PodInfo) -> bool:
         """Whether a pod requires something of other pods, or may be repelled by some."""
-        return candidate.demand.other_pods is not None or self._inventory.pods.repels
+        return pod_info.demand.other_pods is not None or self._inventory.pods.repels
 
-    def _wake_waiting(self, able: Callable[[queued_pods.Candidate], bool]) -> None:
+    def _wake_waiting(self, able: Callable[[queued_pods.PodInfo], bool]) -> None:
         if not self._backlog.awaits(ClusterEvent.PODS_CHANGED):
             return
 
-        def helped(candidate: queued_pods.Candidate) -> bool:
-            if helps := able(candidate):
+        def helped(pod_info: queued_pods.PodInfo) -> bool:
+            if helps := able(pod_info):
                 self._wake.set()
             return helps
 

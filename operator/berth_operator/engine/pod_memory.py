@@ -64,10 +64,10 @@ class UnkeptPods:
         """Return how many there are."""
         return len(self._namespaces)
 
-    def add(self, candidate: queued_pods.Candidate, weight: int) -> None:
+    def add(self, pod_info: queued_pods.PodInfo, weight: int) -> None:
         """Add a pod at the end of its namespace; one that is already here keeps its position."""
-        self._namespaces[candidate.uid] = candidate.namespace
-        self._pods.setdefault(candidate.namespace, OrderedDict())[candidate.uid] = candidate.name, weight
+        self._namespaces[pod_info.uid] = pod_info.namespace
+        self._pods.setdefault(pod_info.namespace, OrderedDict())[pod_info.uid] = pod_info.name, weight
 
     def remove(self, uid: str) -> None:
         """Forget a pod, if it is here."""
@@ -102,24 +102,24 @@ class WaitingPodMemory:
         kept, unkept = len(self._kept_by_uid), len(self._unkept)
         return f"<WaitingPodMemory: {self._spent.sum} bytes of {kept} pods, {unkept} pods not kept>"
 
-    def admit(self, candidate: queued_pods.Candidate, weight: int) -> queued_pods.Candidate:
+    def admit(self, pod_info: queued_pods.PodInfo, weight: int) -> queued_pods.PodInfo:
         """Return a waiting pod with the request that is kept of it, given how many bytes it takes."""
         if weight <= FREE_BYTES:
-            self.release(candidate.uid)
-            return candidate
-        key = _key(candidate)
-        if (kept := self._kept.get(key)) is None or candidate.uid not in kept.uids:
-            self._remove(candidate.uid)
-            if kept is None and not self._spent.fits(candidate.namespace, weight):
-                self._unkept.add(candidate, weight)
-                return _without(candidate, self._exceeded(candidate.namespace, weight))
-            self._unkept.remove(candidate.uid)
+            self.release(pod_info.uid)
+            return pod_info
+        key = _key(pod_info)
+        if (kept := self._kept.get(key)) is None or pod_info.uid not in kept.uids:
+            self._remove(pod_info.uid)
+            if kept is None and not self._spent.fits(pod_info.namespace, weight):
+                self._unkept.add(pod_info, weight)
+                return _without(pod_info, self._exceeded(pod_info.namespace, weight))
+            self._unkept.remove(pod_info.uid)
             kept = kept or self._keep(key, weight)
-            kept.uids.add(candidate.uid)
-            self._kept_by_uid[candidate.uid] = kept
+            kept.uids.add(pod_info.uid)
+            self._kept_by_uid[pod_info.uid] = kept
         _, request, demand, *_ = kept.key
-        demand = dataclasses.replace(demand, controller=candidate.demand.controller)
-        return dataclasses.replace(candidate, request=request, demand=demand)
+        demand = dataclasses.replace(demand, controller=pod_info.demand.controller)
+        return dataclasses.replace(pod_info, request=request, demand=demand)
 
     def release(self, uid: str) -> None:
         """Forget a pod that does not wait any more, or whose request has changed."""
@@ -149,10 +149,10 @@ class WaitingPodMemory:
         return _sentence("all namespaces", TOTAL_BYTES)
 
 
-def _key(candidate: queued_pods.Candidate) -> Key:
+def _key(pod_info: queued_pods.PodInfo) -> Key:
     """Return all that a pod shares with others: its demand is equal to one that names other images."""
-    demand = candidate.demand
-    return candidate.namespace, candidate.request, demand, demand.images, demand.volume_images
+    demand = pod_info.demand
+    return pod_info.namespace, pod_info.request, demand, demand.images, demand.volume_images
 
 
 def _sentence(whose: str, most: int) -> str:
@@ -162,9 +162,9 @@ def _sentence(whose: str, most: int) -> str:
     )
 
 
-def _without(candidate: queued_pods.Candidate, detail: str) -> queued_pods.Candidate:
+def _without(pod_info: queued_pods.PodInfo, detail: str) -> queued_pods.PodInfo:
     return dataclasses.replace(
-        candidate,
+        pod_info,
         request=requests.NO_DEVICES,
         demand=facts.NO_DEMAND,
         faults=(decisions.Refusal(decisions.Reason.TOO_MUCH_TOGETHER, detail=detail),),

@@ -106,32 +106,32 @@ class Writer(Protocol):
     async def permit(self, uid: str, /) -> None:
         """Wait until a bind of this pod may be sent."""
 
-    async def bind(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> Answer:
+    async def bind(self, pod_info: queued_pods.PodInfo, placement: decisions.Placement) -> Answer:
         """Send one Binding."""
 
-    async def dry_run(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> Answer:
+    async def dry_run(self, pod_info: queued_pods.PodInfo, placement: decisions.Placement) -> Answer:
         """Send one Binding as a dry run, which writes nothing; the answer is Bound if it is accepted."""
 
-    async def read_pod(self, candidate: queued_pods.Candidate) -> ReadResult:
+    async def read_pod(self, pod_info: queued_pods.PodInfo) -> ReadResult:
         """Read the pod by quorum read; the result is Refused if another scheduler bound it."""
 
-    async def void(self, candidate: queued_pods.Candidate) -> ReadResult:
+    async def void(self, pod_info: queued_pods.PodInfo) -> ReadResult:
         """Change the pod and read it: if it is Unbound, no earlier bind can be carried out any more."""
 
 
 class PodStatusWriter(Protocol):
     """Writes statuses and Events of pods."""
 
-    def bound(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> None:
+    def bound(self, pod_info: queued_pods.PodInfo, placement: decisions.Placement) -> None:
         """Report that a pod has its node and cards."""
 
     def unschedulable(
-        self, candidate: queued_pods.Candidate, message: str, *, fault: decisions.Reason | None = None
+        self, pod_info: queued_pods.PodInfo, message: str, *, fault: decisions.Reason | None = None
     ) -> None:
         """Report why a pod waits; `fault` is the reason if its request itself is at fault."""
 
     def shown_message(self, uid: str) -> str:
         """Return the reason that a waiting pod shows, or soon will; empty if it shows none."""
 
-    def not_bound(self, candidate: queued_pods.Candidate, message: str) -> None:
+    def not_bound(self, pod_info: queued_pods.PodInfo, message: str) -> None:
         """Report in a whole sentence why a pod that fits is not bound, or not yet."""

@@ -27,7 +27,7 @@ class SlowNamespaces:
         self,
         ledger: Ledger,
         sender: bind_sender.BindSender,
-        on_long_wait: Callable[[queued_pods.Candidate, str], None],
+        on_long_wait: Callable[[queued_pods.PodInfo, str], None],
     ) -> None:
         self._backlog = ledger.backlog
         self._bind_sender = sender
@@ -59,9 +59,9 @@ class SlowNamespaces:
         first = self._backlog.first_in_line_of(namespace, MOST_REPORTED)
         reported = self._reported.get(namespace, frozenset())
         self._reported[namespace] = frozenset(one.uid for one in first)
-        for candidate in first:
-            if candidate.uid not in reported:
-                self._on_long_wait(candidate, MESSAGE)
+        for pod_info in first:
+            if pod_info.uid not in reported:
+                self._on_long_wait(pod_info, MESSAGE)
 
     def next_due(self) -> float | None:
         """Return when pods are to be reported."""

@@ -89,7 +89,7 @@ class UnreadablePods:
     def _gpupod_of(self, hold: Hold, most: int) -> allocation_recovery.NamedDevices | None:
         """Return the GpuPod that names the devices of a pod; else an ignored one, of its uid or its title."""
         gpupods = [self._gpupods[title] for title in self._titles.get(hold.uid, ())]
-        valid = [one for one in gpupods if not allocation_recovery.objection(hold, one, most)]
+        valid = [one for one in gpupods if not allocation_recovery.rejection(hold, one, most)]
         if valid:
             return max(valid, key=lambda one: (bool(one.grants), one.title == hold.title))
         return gpupods[0] if gpupods else self._gpupods.get(hold.title)
@@ -146,13 +146,13 @@ class UnreadablePods:
         found = allocation_recovery.held(hold, nameless, named, device)
         if found.shares:
             found = dataclasses.replace(found, by_agent=True)
-        objection = allocation_recovery.objection(hold, named, nameless.most) if named is not None else ""
-        self._log_change(hold, found, objection, is_named=named is not None and bool(named.grants))
+        rejection = allocation_recovery.rejection(hold, named, nameless.most) if named is not None else ""
+        self._log_change(hold, found, rejection, is_named=named is not None and bool(named.grants))
         return found
 
-    def _log_change(self, hold: Hold, found: Hold, objection: str, *, is_named: bool) -> None:
+    def _log_change(self, hold: Hold, found: Hold, rejection: str, *, is_named: bool) -> None:
         """Log what a pod holds, once for as long as nothing changes."""
-        message = f"GpuPod {hold.title} is ignored: {objection}" if objection else ""
+        message = f"GpuPod {hold.title} is ignored: {rejection}" if rejection else ""
         message = message or (_named_devices(found) if is_named else "")
         before = self._logged.get(hold.uid, "")
         self._logged[hold.uid] = message

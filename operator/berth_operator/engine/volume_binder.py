@@ -66,7 +66,7 @@ class Waiting:
 
 
 Outcome = Ready | Failed | ports.Refused | ports.Unsent
-OnOutcome = Callable[[queued_pods.Candidate, decisions.Placement, Outcome], None]
+OnOutcome = Callable[[queued_pods.PodInfo, decisions.Placement, Outcome], None]
 READY: Final = Ready()
 AT_ONCE: Final = Waiting(seconds=0.0)
 
@@ -82,7 +82,7 @@ class _Selected(NamedTuple):
 class _Step:
     """The claims of one pod on their way to volumes; `ready` are those whose volumes its node can reach."""
 
-    candidate: queued_pods.Candidate
+    pod_info: queued_pods.PodInfo
     node: str
     began: float
     ready: set[facts.ClaimKey]
@@ -91,7 +91,7 @@ class _Step:
     @property
     def open(self) -> list[facts.ClaimKey]:
         """The claims whose volumes are not there yet."""
-        keys = (one.key for one in self.candidate.demand.claims)
+        keys = (one.key for one in self.pod_info.demand.claims)
         return [key for key in keys if key not in self.ready]
 
 
@@ -119,7 +119,7 @@ class VolumeBinder:
         # By the uid of the claim, also while its pod is decided anew; the last one comes last.
         self._selected: dict[str, _Selected] = {}
         self.on_outcome: OnOutcome = lambda *_: None
-        self.on_delay: Callable[[queued_pods.Candidate, str], None] = lambda *_: None
+        self.on_delay: Callable[[queued_pods.PodInfo, str], None] = lambda *_: None
 
     # ------------------------------------------------------------ nodes that are passed over
 
@@ -143,24 +143,24 @@ class VolumeBinder:
 
     # ------------------------------------------------------------ the step of one pod
 
-    def is_needed(self, candidate: queued_pods.Candidate) -> bool:
+    def is_needed(self, pod_info: queued_pods.PodInfo) -> bool:
         """Whether a claim of a pod has no volume yet."""
-        claims = candidate.demand.claims
-        return bool(claims) and len(self._bound(candidate)) < len(claims)
+        claims = pod_info.demand.claims
+        return bool(claims) and len(self._bound(pod_info)) < len(claims)
 
-    def _bound(self, candidate: queued_pods.Candidate) -> set[facts.ClaimKey]:
+    def _bound(self, pod_info: queued_pods.PodInfo) -> set[facts.ClaimKey]:
         """Return the claims that are bound; the decision depended on where their volumes can be reached."""
-        found = (self._volumes.claims.get(one.key) for one in candidate.demand.claims)
+        found = (self._volumes.claims.get(one.key) for one in pod_info.demand.claims)
         return {claim.key for claim in found if claim is not None and claim.is_bound}
 
-    def start(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> None:
+    def start(self, pod_info: queued_pods.PodInfo, placement: decisions.Placement) -> None:
         """Begin to get the claims of an assumed pod their volumes."""
-        if (before := self._tasks.get(candidate.uid)) is not None:
+        if (before := self._tasks.get(pod_info.uid)) is not None:
             before.cancel()
-        self._ledger.assumed_pods.awaiting_volumes.add(candidate.uid)
-        task = asyncio.create_task(self._run(candidate, placement), name=f"volumes of {candidate.title}")
-        self._tasks[candidate.uid] = task
-        task.add_done_callback(functools.partial(self._ended, candidate.uid))
+        self._ledger.assumed_pods.awaiting_volumes.add(pod_info.uid)
+        task = asyncio.create_task(self._run(pod_info, placement), name=f"volumes of {pod_info.title}")
+        self._tasks[pod_info.uid] = task
+        task.add_done_callback(functools.partial(self._ended, pod_info.uid))
 
     def _ended(self, uid: str, task: asyncio.Task[None]) -> None:
         self._leave(uid, task)
@@ -181,13 +181,13 @@ class VolumeBinder:
         """End all steps under way: whoever leads next reads what was done, and goes on."""
         await tasks.end(list(self._tasks.values()))
 
-    async def _run(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> None:
-        step = _Step(candidate, placement.node, self._clock(), self._bound(candidate))
+    async def _run(self, pod_info: queued_pods.PodInfo, placement: decisions.Placement) -> None:
+        step = _Step(pod_info, placement.node, self._clock(), self._bound(pod_info))
         step.began = self._waited_since(step)
         with self._ledger.volumes.following(step.open) as changed:
             outcome = await self._until_ready(step, changed)
-        if self._leave(candidate.uid, asyncio.current_task()):
-            self.on_outcome(candidate, placement, outcome)
+        if self._leave(pod_info.uid, asyncio.current_task()):
+            self.on_outcome(pod_info, placement, outcome)
 
     async def _until_ready(self, step: _Step, changed: asyncio.Event) -> Outcome:
         while True:
@@ -224,15 +224,15 @@ class VolumeBinder:
         late = self._clock() - step.began >= REPORTED_AFTER_SECONDS
         if late and waiting.message not in {"", step.reported}:
             step.reported = waiting.message
-            self.on_delay(step.candidate, waiting.message)
+            self.on_delay(step.pod_info, waiting.message)
 
     async def _advance(self, step: _Step) -> Outcome | Waiting:
         """Do for each claim what can be done now; return the outcome, or what is waited for."""
         waiting: list[Waiting] = []
         for key in step.open:
-            if not self._ledger.assumed_pods.is_current(step.candidate.uid):
-                known = self._ledger.assumed_pods.get(step.candidate.uid)
-                return ports.Unsent(edited=known is not None and known.candidate != step.candidate)
+            if not self._ledger.assumed_pods.is_current(step.pod_info.uid):
+                known = self._ledger.assumed_pods.get(step.pod_info.uid)
+                return ports.Unsent(edited=known is not None and known.pod_info != step.pod_info)
             found = await self._advance_claim(step, key)
             if isinstance(found, Waiting):
                 waiting.append(found)
@@ -272,7 +272,7 @@ class VolumeBinder:
         known = self._selected.pop(claim.uid, None)
         if known is not None and known.node == step.node:
             return Failed(f"the provisioner could make no volume for claim {claim.name} there", claim.key)
-        if volume := self._volumes.assumed_volume(claim.key, step.candidate.uid):
+        if volume := self._volumes.assumed_volume(claim.key, step.pod_info.uid):
             return await self._reserve(claim, volume)
         answer = await self._call(self._writer.volumes.select_node, claim, step.node)
         if isinstance(answer, ports.Written):

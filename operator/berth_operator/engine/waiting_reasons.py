@@ -35,7 +35,7 @@ RENEWAL_SECONDS: Final = 1.0  # Between the rounds that renew reasons.
 LONGEST_PAUSE_SECONDS: Final = 60.0  # Between two diagnoses that are cut short.
 NEVER: Final = -1
 
-Kind = tuple[requests.DeviceRequest, facts.NodeDemand, str]  # `Candidate.kind`.
+Kind = tuple[requests.DeviceRequest, facts.NodeDemand, str]  # `PodInfo.kind`.
 
 
 @dataclasses.dataclass(slots=True)
@@ -48,7 +48,7 @@ class ReasonGroup:
     messages were found without being cut short, if they were.
     """
 
-    candidate: queued_pods.Candidate
+    pod_info: queued_pods.PodInfo
     order: int
     counts: tuple[decisions.Count, ...] = ()
     version: int = NEVER
@@ -119,13 +119,13 @@ class WaitingReasons:
         if len(self._given) + len(self._not_bound) > 2 * len(self._ledger.backlog) + 64:
             self._forget()
 
-    def last_message(self, candidate: queued_pods.Candidate) -> str:
+    def last_message(self, pod_info: queued_pods.PodInfo) -> str:
         """Return the last message of a pod; empty if it was not decided for yet."""
-        if faults := policy_rules.apply(self._ledger.policy, candidate).faults:
-            return explain.sentence(decisions.Reject(candidate.uid, faults), candidate)
-        if candidate.uid in self._not_bound:
-            return self._not_bound[candidate.uid]
-        given = self._given.get(candidate.uid)
+        if faults := policy_rules.apply(self._ledger.policy, pod_info).faults:
+            return explain.sentence(decisions.Reject(pod_info.uid, faults), pod_info)
+        if pod_info.uid in self._not_bound:
+            return self._not_bound[pod_info.uid]
+        given = self._given.get(pod_info.uid)
         return given.message if given is not None else ""
 
     def pod_placed(self, uid: str) -> None:
@@ -137,24 +137,24 @@ class WaitingReasons:
         self._not_bound[uid] = message
         self._given.pop(uid, None)
 
-    def message(self, candidate: queued_pods.Candidate, decision: decisions.Wait | decisions.Reject) -> str:
+    def message(self, pod_info: queued_pods.PodInfo, decision: decisions.Wait | decisions.Reject) -> str:
         """Return why a pod does not fit."""
-        self._not_bound.pop(candidate.uid, None)
+        self._not_bound.pop(pod_info.uid, None)
         if isinstance(decision, decisions.Reject):
-            return explain.sentence(decision, candidate)
-        kind = candidate.kind
+            return explain.sentence(decision, pod_info)
+        kind = pod_info.kind
         if (group := self._groups.get(kind)) is None:
-            group = self._groups[kind] = ReasonGroup(candidate, next(self._orders))
+            group = self._groups[kind] = ReasonGroup(pod_info, next(self._orders))
         if group.counts != decision.counts:
             group.counts, group.version = decision.counts, NEVER
         if not self._is_current(group) and self._may_diagnose:
             self._diagnose(group)
         message = (
-            group.message(candidate.namespace)
+            group.message(pod_info.namespace)
             if self._is_current(group)
-            else self._without_diagnosis(candidate, group)
+            else self._without_diagnosis(pod_info, group)
         )
-        self._given[candidate.uid] = GivenReason(group, candidate.namespace, message, group.counts)
+        self._given[pod_info.uid] = GivenReason(group, pod_info.namespace, message, group.counts)
         return message
 
     # ------------------------------------------------------------ what is renewed
@@ -168,7 +168,7 @@ class WaitingReasons:
 
     def renewed(
         self, now: float, *, diagnoses: int = DIAGNOSES_PER_ROUND
-    ) -> list[tuple[queued_pods.Candidate, str]]:
+    ) -> list[tuple[queued_pods.PodInfo, str]]:
         """Make some diagnoses that are due, and return the pods with a new message.
 
         The oldest diagnosis comes first, so that new pods do not delay older ones; one that was cut short
@@ -201,11 +201,11 @@ class WaitingReasons:
         message = given.group.message(given.namespace)
         return given.message != message and self._is_current(given.group) and uid in self._ledger.backlog
 
-    def _renewed(self, uid: str) -> tuple[queued_pods.Candidate, str]:
-        candidate, given = self._ledger.backlog.get(uid), self._given[uid]
+    def _renewed(self, uid: str) -> tuple[queued_pods.PodInfo, str]:
+        pod_info, given = self._ledger.backlog.get(uid), self._given[uid]
         message = given.group.message(given.namespace)
         self._given[uid] = dataclasses.replace(given, message=message, counts=given.group.counts)
-        return candidate or given.group.candidate, message
+        return pod_info or given.group.pod_info, message
 
     def _forget(self) -> None:
         self._given = {uid: given for uid, given in self._given.items() if uid in self._ledger.backlog}
@@ -234,12 +234,12 @@ class WaitingReasons:
             else search_effort.timer(self._cpu_clock, self._seconds(group, now)),
         )
         explanation = explain.explain(
-            self._ledger.search, group.candidate, policy=self._ledger.policy, effort=effort
+            self._ledger.search, group.pod_info, policy=self._ledger.policy, effort=effort
         )
         group.order = next(self._orders)
         group.version = self._version
         if not (explanation.cut and group.is_complete and group.times_cut_short == 0):
-            group.messages = explain.by_namespace(explanation, group.candidate)
+            group.messages = explain.by_namespace(explanation, group.pod_info)
             group.complete_for = () if explanation.cut else group.counts
         group.times_cut_short = group.times_cut_short + 1 if explanation.cut else 0
         pause = min(RENEWAL_SECONDS * (1 << min(group.times_cut_short, 8)), LONGEST_PAUSE_SECONDS)
@@ -260,11 +260,11 @@ class WaitingReasons:
             self._clock is None or self._clock() + LEAST_SECONDS <= self._until
         )
 
-    def _without_diagnosis(self, candidate: queued_pods.Candidate, group: ReasonGroup) -> str:
+    def _without_diagnosis(self, pod_info: queued_pods.PodInfo, group: ReasonGroup) -> str:
         """Return the last message of a pod while it holds, else the counts in words."""
-        if (given := self._given.get(candidate.uid)) is not None and given.holds_for(group):
+        if (given := self._given.get(pod_info.uid)) is not None and given.holds_for(group):
             return given.message
-        if given is None and (message := self._shown_message(candidate.uid)):
+        if given is None and (message := self._shown_message(pod_info.uid)):
             return message  # Of an earlier leader.
-        known = known_models.instead(group.counts, self._ledger.inventory, candidate.request.conditions.uuids)
-        return explain.brief(group.counts, candidate, known)
+        known = known_models.instead(group.counts, self._ledger.inventory, pod_info.request.conditions.uuids)
+        return explain.brief(group.counts, pod_info, known)

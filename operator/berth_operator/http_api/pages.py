@@ -114,21 +114,21 @@ class Pages:
         if not all(title.partition("/")):
             raise PageError("Say which pod: /debug/explain?pod=NAMESPACE/NAME.")
         form = requested_format(request, default="text")
-        if (candidate := views.find(ledger, title)) is None:
+        if (pod_info := views.find(ledger, title)) is None:
             raise PageError(views.whereabouts(ledger, title), status=http.HTTPStatus.NOT_FOUND)
         async with self._explaining:
             began = self.clock()
-            explanation = views.explanation(ledger, candidate, self.clock)
+            explanation = views.explanation(ledger, pod_info, self.clock)
             # For any number of clients, half of the time is for other tasks.
             await asyncio.sleep(self.clock() - began)
             # Of many nodes, encoding takes as long again.
             return await asyncio.to_thread(
                 explanation_response,
                 explanation,
-                candidate,
+                pod_info,
                 request,
                 form,
-                gated=candidate.uid in ledger.gated,
+                gated=pod_info.uid in ledger.gated,
             )
 
     async def show_decisions(self, request: web.Request) -> web.StreamResponse:
@@ -159,7 +159,7 @@ class Pages:
 
 def explanation_response(
     explanation: views.Answer,
-    candidate: queued_pods.Candidate,
+    pod_info: queued_pods.PodInfo,
     request: web.Request,
     form: str,
     *,
@@ -167,8 +167,8 @@ def explanation_response(
 ) -> web.Response:
     """Return an explanation in the requested format."""
     if form == "text":
-        return web.Response(text=views.explanation_text(explanation, candidate, gated=gated))
-    return response(request, views.explanation_fields(explanation, candidate, gated=gated))
+        return web.Response(text=views.explanation_text(explanation, pod_info, gated=gated))
+    return response(request, views.explanation_fields(explanation, pod_info, gated=gated))
 
 
 def check_parameters(request: web.Request, known: Sequence[str]) -> None:

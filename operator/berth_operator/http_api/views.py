@@ -26,7 +26,7 @@ EDIT: Final = "an edit of the pod"
 GATED: Final = "It is not tried as long as it has spec.schedulingGates. Without them: "
 
 Fields = dict[str, Any]
-ReasonOf = Callable[[queued_pods.Candidate], str]
+ReasonOf = Callable[[queued_pods.PodInfo], str]
 Answer = explain.Explanation | decisions.Reject
 
 
@@ -36,10 +36,10 @@ Answer = explain.Explanation | decisions.Reject
 def unplaced_pods(ledger: Ledger, now: float, reason_of: ReasonOf) -> Iterator[Fields]:
     """Yield the pods that are not placed: why, their attempts, and what they wait for, in order."""
     tried = list(ledger.backlog.each())
-    binding = sorted(ledger.assumed_pods.values(), key=lambda one: one.candidate.order())
-    gated = sorted(ledger.gated.values(), key=lambda candidate: candidate.order())
-    yield from (_tried(entry, now, reason_of(entry.candidate)) for entry in tried)
-    yield from (_binding(one, now, reason_of(one.candidate)) for one in binding)
+    binding = sorted(ledger.assumed_pods.values(), key=lambda one: one.pod_info.order())
+    gated = sorted(ledger.gated.values(), key=lambda pod_info: pod_info.order())
+    yield from (_tried(entry, now, reason_of(entry.pod_info)) for entry in tried)
+    yield from (_binding(one, now, reason_of(one.pod_info)) for one in binding)
     yield from (_pod(one, queued_pods.Standing.GATED) for one in gated)
 
 
@@ -47,7 +47,7 @@ def _tried(entry: queued_pods.Entry, now: float, reason: str) -> Fields:
     awaited = sorted(map(str, entry.awaited or ()))
     if entry.awaited is not None and not awaited:
         awaited = [EDIT]
-    return _pod(entry.candidate, entry.standing(now)) | {
+    return _pod(entry.pod_info, entry.standing(now)) | {
         "reason": reason or None,
         "attempts": entry.attempts,
         "notBeforeSeconds": round(max(0.0, entry.not_before - now), 3),
@@ -56,7 +56,7 @@ def _tried(entry: queued_pods.Entry, now: float, reason: str) -> Fields:
 
 
 def _binding(assumed: assumed_pods.AssumedPod, now: float, reason: str) -> Fields:
-    return _pod(assumed.candidate, queued_pods.Standing.BINDING) | {
+    return _pod(assumed.pod_info, queued_pods.Standing.BINDING) | {
         "reason": reason or None,
         "attempts": assumed.attempts,
         "node": assumed.placement.node,
@@ -64,27 +64,27 @@ def _binding(assumed: assumed_pods.AssumedPod, now: float, reason: str) -> Field
     }
 
 
-def _pod(candidate: queued_pods.Candidate, standing: queued_pods.Standing) -> Fields:
+def _pod(pod_info: queued_pods.PodInfo, standing: queued_pods.Standing) -> Fields:
     return {
-        "pod": candidate.title,
-        "uid": candidate.uid,
-        "priority": candidate.priority,
-        "label": candidate.label,
-        "created": candidate.created,
+        "pod": pod_info.title,
+        "uid": pod_info.uid,
+        "priority": pod_info.priority,
+        "label": pod_info.label,
+        "created": pod_info.created,
         "state": str(standing),
     }
 
 
-def find(ledger: Ledger, title: str) -> queued_pods.Candidate | None:
-    """Return the candidate of a pod that is not placed, if there is one."""
-    unplaced = (*(entry.candidate for entry in ledger.backlog.each()), *ledger.gated.values())
+def find(ledger: Ledger, title: str) -> queued_pods.PodInfo | None:
+    """Return what is known of a pod that is not placed, if there is one."""
+    unplaced = (*(entry.pod_info for entry in ledger.backlog.each()), *ledger.gated.values())
     return next((one for one in unplaced if one.title == title), None)
 
 
 def whereabouts(ledger: Ledger, title: str) -> str:
     """Return a sentence about a pod that does not wait, as far as it is known."""
     for assumed in ledger.assumed_pods.values():
-        if assumed.candidate.title == title:
+        if assumed.pod_info.title == title:
             return f"Pod {title} does not wait: its bind to {assumed.placement.node} is under way."
     for info in ledger.inventory.each():
         if any(hold.title == title for hold in info.holds.values()):
@@ -151,54 +151,52 @@ def decisions_made(records: decision_records.DecisionRecords) -> Iterator[Fields
     for one in list(records.decisions)[::-1]:
         yield {
             "time": one.moment.isoformat(timespec="milliseconds"),
-            "pod": one.candidate.title,
-            "uid": one.candidate.uid,
-            "answer": decision_fields(one.decision, one.candidate),
+            "pod": one.pod_info.title,
+            "uid": one.pod_info.uid,
+            "answer": decision_fields(one.decision, one.pod_info),
             "inputs": one.inputs,
         }
 
 
-def decision_fields(decision: decisions.Decision, candidate: queued_pods.Candidate) -> Fields:
+def decision_fields(decision: decisions.Decision, pod_info: queued_pods.PodInfo) -> Fields:
     """Return the decision for a pod."""
     match decision:
         case decisions.Bind(_, placement):
             return {"kind": "Bind", **_plain(placement)}
         case decisions.Wait(_, counts):
-            return {"kind": "Wait", "reason": explain.brief(counts, candidate), "counts": _plain(counts)}
+            return {"kind": "Wait", "reason": explain.brief(counts, pod_info), "counts": _plain(counts)}
         case decisions.Reject():
-            return {"kind": "Reject", "reason": explain.sentence(decision, candidate)}
+            return {"kind": "Reject", "reason": explain.sentence(decision, pod_info)}
 
 
 # ---------------------------------------------------------------- explanations
 
 
-def explanation(ledger: Ledger, candidate: queued_pods.Candidate, clock: Callable[[], float]) -> Answer:
+def explanation(ledger: Ledger, pod_info: queued_pods.PodInfo, clock: Callable[[], float]) -> Answer:
     """Return why a pod does not fit now, or where it would."""
-    if faults := policy_rules.apply(ledger.policy, candidate).faults:
-        return decisions.Reject(candidate.uid, faults)
+    if faults := policy_rules.apply(ledger.policy, pod_info).faults:
+        return decisions.Reject(pod_info.uid, faults)
     few = len(ledger.inventory.index) <= FEW_NODES
     return explain.explain(
         ledger.search,
-        candidate,
+        pod_info,
         policy=ledger.policy,
         all_nodes=few,
         effort=Effort(STEPS, search_effort.timer(clock, SECONDS_IF_FEW if few else SECONDS)),
     )
 
 
-def explanation_text(explanation: Answer, candidate: queued_pods.Candidate, *, gated: bool = False) -> str:
+def explanation_text(explanation: Answer, pod_info: queued_pods.PodInfo, *, gated: bool = False) -> str:
     """Return an explanation as text for people."""
-    text = f"{candidate.title}: {GATED if gated else ''}{explain.sentence(explanation, candidate)}\n"
+    text = f"{pod_info.title}: {GATED if gated else ''}{explain.sentence(explanation, pod_info)}\n"
     return text if isinstance(explanation, decisions.Reject) else f"{text}\n{explain.table(explanation)}"
 
 
-def explanation_fields(
-    explanation: Answer, candidate: queued_pods.Candidate, *, gated: bool = False
-) -> Fields:
+def explanation_fields(explanation: Answer, pod_info: queued_pods.PodInfo, *, gated: bool = False) -> Fields:
     """Return an explanation as values for programs."""
     fields: Fields = {
-        "pod": candidate.title,
-        "sentence": f"{GATED if gated else ''}{explain.sentence(explanation, candidate)}",
+        "pod": pod_info.title,
+        "sentence": f"{GATED if gated else ''}{explain.sentence(explanation, pod_info)}",
     }
     if isinstance(explanation, decisions.Reject):
         return fields | {"faults": _plain(explanation.refusals)}
@@ -206,7 +204,7 @@ def explanation_fields(
         "total": explanation.total,
         "fits": explanation.fits,
         "counts": _plain(explanation.counts),
-        "refusals": _plain(explain.refusals(explanation, candidate)),
+        "refusals": _plain(explain.refusals(explanation, pod_info)),
         "nearest": explain.nearest_sentence(explanation.nearest) if explanation.nearest else None,
         "changes": [explain.would_fit(one) for one in explanation.advice],
         "nodes": _plain(explanation.nodes),

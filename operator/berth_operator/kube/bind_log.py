@@ -36,14 +36,14 @@ class BindLog:
         self._since = clock()
         self._unlogged: collections.Counter[str] = collections.Counter()  # Pods without a line, by namespace.
 
-    def bound(self, candidate: queued_pods.Candidate, placement: decisions.Placement, where: str) -> None:
+    def bound(self, pod_info: queued_pods.PodInfo, placement: decisions.Placement, where: str) -> None:
         """Log where a pod was bound, or count it."""
         level = logging.INFO
         if not self._acquire_line():
-            self._unlogged[candidate.namespace] += 1
+            self._unlogged[pod_info.namespace] += 1
             level = logging.DEBUG
         if self._logger.isEnabledFor(level):
-            self._logger.log(level, "bound %s", where, extra=_fields(candidate, placement))
+            self._logger.log(level, "bound %s", where, extra=_fields(pod_info, placement))
 
     async def run(self) -> None:
         """Log the number of pods without a line, periodically, for ever."""
@@ -82,12 +82,12 @@ def _most_frequent(unlogged: collections.Counter[str]) -> Iterator[str]:
         yield f"{others} of {len(unlogged) - len(named)} other namespaces"
 
 
-def _fields(candidate: queued_pods.Candidate, placement: decisions.Placement) -> dict[str, Any]:
+def _fields(pod_info: queued_pods.PodInfo, placement: decisions.Placement) -> dict[str, Any]:
     held = allocator.effective_shares(placement.grants)
     return logs.fields(
-        namespace=candidate.namespace,
-        pod=candidate.name,
-        uid=candidate.uid,
+        namespace=pod_info.namespace,
+        pod=pod_info.name,
+        uid=pod_info.uid,
         node=placement.node,
         cards=[_card(one) for one in held[: logs.MOST_ITEMS] if one.type == DeviceType.GPU],
     )

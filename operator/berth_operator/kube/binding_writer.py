@@ -48,7 +48,7 @@ class Leader:
     # Waits until the Lease declares that a bind of the pod with this uid may be under way.
     permit: Callable[[str], Done]
     # Changes a pod that has this revision, so that no bind arrives which names it or an earlier one.
-    touch: Callable[[queued_pods.Candidate, str], Done]
+    touch: Callable[[queued_pods.PodInfo, str], Done]
 
 
 class BindingWriter:
@@ -66,26 +66,26 @@ class BindingWriter:
         self.volumes = volume_writer.VolumeWriter(session, leader.leads)
         self.wait_until_leading, self.permit = leader.wait_until_leading, leader.permit
 
-    async def bind(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> ports.Answer:
+    async def bind(self, pod_info: queued_pods.PodInfo, placement: decisions.Placement) -> ports.Answer:
         """Send one Binding and return its outcome."""
-        return await self._send(candidate, placement)
+        return await self._send(pod_info, placement)
 
-    async def dry_run(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> ports.Answer:
+    async def dry_run(self, pod_info: queued_pods.PodInfo, placement: decisions.Placement) -> ports.Answer:
         """Send a Binding as a dry run: admission and webhooks check it, and nothing is written.
 
         Where a webhook does not support dry runs, the answer is Bound.
         """
-        answer = await self._send(candidate, placement, dryRun="All")
+        answer = await self._send(pod_info, placement, dryRun="All")
         return ports.Bound() if isinstance(answer, ports.Refused) and NO_DRY_RUN in answer.message else answer
 
     async def _send(
-        self, candidate: queued_pods.Candidate, placement: decisions.Placement, **params: str
+        self, pod_info: queued_pods.PodInfo, placement: decisions.Placement, **params: str
     ) -> ports.Answer:
-        path = resources.PODS.path(candidate.name, namespace=candidate.namespace, sub="binding")
-        known = self._ledger.revisions.get(candidate.uid)
+        path = resources.PODS.path(pod_info.name, namespace=pod_info.namespace, sub="binding")
+        known = self._ledger.revisions.get(pod_info.uid)
         version = known.text if known is not None else ""
         records = self._ledger.policy.pod_records
-        made = binding(candidate, placement, term=self._term, version=version, records=records)
+        made = binding(pod_info, placement, term=self._term, version=version, records=records)
         body = msgspec.json.encode(made)
         params["timeout"] = f"{SERVER_SECONDS}s"
         if not self._leader.leads():
@@ -118,48 +118,48 @@ class BindingWriter:
                 self._term,
             )
 
-    async def read_pod(self, candidate: queued_pods.Candidate) -> ports.ReadResult:
+    async def read_pod(self, pod_info: queued_pods.PodInfo) -> ports.ReadResult:
         """Read the pod as it is now."""
         try:
             pod = await self._session.find(
-                resources.PODS, candidate.name, into=long_pods.Pod, namespace=candidate.namespace
+                resources.PODS, pod_info.name, into=long_pods.Pod, namespace=pod_info.namespace
             )
         except (errors.ClientError, msgspec.DecodeError) as error:
             # Read as the pod's end, a 404 that proves nothing would give the pod's cards to another.
             return ports.Unknown(str(error))
-        if pod is None or pod.metadata.uid != candidate.uid:
+        if pod is None or pod.metadata.uid != pod_info.uid:
             return ports.Gone()
         if not pod.spec.node_name:
-            return self._unbound(pod, candidate)
+            return self._unbound(pod, pod_info)
         if pod.metadata.annotations.get(names.TERM) != self._term:
             return ports.Refused(f"another scheduler bound the pod to {pod.spec.node_name}")
         return ports.Bound()
 
-    async def void(self, candidate: queued_pods.Candidate) -> ports.ReadResult:
+    async def void(self, pod_info: queued_pods.PodInfo) -> ports.ReadResult:
         """Change the pod, so that all earlier binds of it are void, and read it.
 
         Any other change of it has the same effect, unless that was a bind.
         """
-        before = await self.read_pod(candidate)
+        before = await self.read_pod(pod_info)
         if not isinstance(before, ports.Unbound):
             return before
         try:
-            await self._leader.touch(candidate, before.version)
+            await self._leader.touch(pod_info, before.version)
         except errors.ClientError as error:
-            log.debug("%s cannot be changed: %s", candidate.title, error)
-        after = await self.read_pod(candidate)
+            log.debug("%s cannot be changed: %s", pod_info.title, error)
+        after = await self.read_pod(pod_info)
         if isinstance(after, ports.Unbound) and after.version == before.version:
             return ports.Unknown(
                 "cannot update the pod to invalidate an earlier bind, which may still take effect"
             )
         return after
 
-    def _unbound(self, pod: raw.Pod, candidate: queued_pods.Candidate) -> ports.ReadResult:
+    def _unbound(self, pod: raw.Pod, pod_info: queued_pods.PodInfo) -> ports.ReadResult:
         """Return the state of a pod without a node; the server binds no pod that is being deleted."""
         if pod.metadata.deletion_timestamp:
             return ports.Gone()
         self._ledger.pod_revised(pod.metadata.uid, pod.metadata.resource_version)
-        return ports.Unbound(same=pods.candidate(pod) == candidate, version=pod.metadata.resource_version)
+        return ports.Unbound(same=pods.pod_info(pod) == pod_info, version=pod.metadata.resource_version)
 
 
 def _is_from_webhook(error: errors.ClientError) -> bool:
@@ -198,7 +198,7 @@ def outcome(error: errors.ClientError) -> ports.Answer:
 
 
 def binding(
-    candidate: queued_pods.Candidate,
+    pod_info: queued_pods.PodInfo,
     placement: decisions.Placement,
     *,
     term: str,
@@ -207,15 +207,15 @@ def binding(
 ) -> dict[str, Any]:
     """Return the Binding of a placement; `version` is the pod's revision, if it is known."""
     annotations = bind_annotations.of(
-        placement, term=term, containers=candidate.without_devices, records=records
+        placement, term=term, containers=pod_info.without_devices, records=records
     )
     return {
         "apiVersion": "v1",
         "kind": "Binding",
         "metadata": {
-            "name": candidate.name,
-            "namespace": candidate.namespace,
-            "uid": candidate.uid,
+            "name": pod_info.name,
+            "namespace": pod_info.namespace,
+            "uid": pod_info.uid,
             **({"resourceVersion": version} if version else {}),
             "labels": {names.FENCED_LABEL: "true"},
             "annotations": annotations,

@@ -44,7 +44,7 @@ LONGEST_MESSAGE: Final = 4096
 LATER: Final = errors.Conflict | errors.Unavailable | errors.AmbiguousNotFound
 BY_MINOR: Final = operator.attrgetter("minor", "uuid")
 
-Bound = Callable[[queued_pods.Candidate, decisions.Placement, str], None]
+Bound = Callable[[queued_pods.PodInfo, decisions.Placement, str], None]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class PodStatusWriter:
         *,
         wall: Callable[[], dt.datetime],
         revised: Callable[[str, str], None] = lambda _uid, _version: None,
-        bound: Bound = lambda _candidate, _placement, _where: None,
+        bound: Bound = lambda _pod_info, _placement, _where: None,
     ) -> None:
         """Call `revised` with uid and revision of each written pod, and `bound` after each bind."""
         self._revised = revised
@@ -92,7 +92,7 @@ class PodStatusWriter:
         self._budget = condition_budget.ConditionBudget(lambda: asyncio.get_running_loop().time())
         self._wall = wall
         self._shown: dict[str, ObservedPod] = {}
-        self._due: dict[str, tuple[queued_pods.Candidate, PodCondition]] = {}
+        self._due: dict[str, tuple[queued_pods.PodInfo, PodCondition]] = {}
         # The pods that are due, by namespace.
         self._first_due = fair_queue.FairQueue[str]()
         self._rewrites_due = fair_queue.FairQueue[str]()
@@ -129,53 +129,53 @@ class PodStatusWriter:
 
     # ------------------------------------------------------------ called by the engine
 
-    def bound(self, candidate: queued_pods.Candidate, placement: decisions.Placement) -> None:
+    def bound(self, pod_info: queued_pods.PodInfo, placement: decisions.Placement) -> None:
         """Report that a pod has its node and cards."""
-        self._due.pop(candidate.uid, None)
-        where = placement_text(candidate, placement)
-        self._record(candidate, "Scheduled", f"{ASSIGNED} {where}", warning=False)
-        self._bound(candidate, placement, where)
+        self._due.pop(pod_info.uid, None)
+        where = placement_text(pod_info, placement)
+        self._record(pod_info, "Scheduled", f"{ASSIGNED} {where}", warning=False)
+        self._bound(pod_info, placement, where)
 
     def unschedulable(
-        self, candidate: queued_pods.Candidate, message: str, *, fault: decisions.Reason | None = None
+        self, pod_info: queued_pods.PodInfo, message: str, *, fault: decisions.Reason | None = None
     ) -> None:
         """Report that a pod does not fit, if that is new; without a fault the reason is Unschedulable."""
         # Cut here and not when it is written: the condition in the API is compared with this one.
         condition = PodCondition(fault or UNSCHEDULABLE, text.line(message, most=LONGEST_MESSAGE))
-        if self._show(candidate, condition):
-            self._record(candidate, "FailedScheduling", condition.message, warning=True)
+        if self._show(pod_info, condition):
+            self._record(pod_info, "FailedScheduling", condition.message, warning=True)
 
     def shown_message(self, uid: str) -> str:
         """Return the message of a waiting pod's condition, as it is or will be once it is written."""
         _, condition = self._due.get(uid, (None, self.condition(uid)))
         return condition.message if condition is not None and condition.reason == UNSCHEDULABLE else ""
 
-    def not_bound(self, candidate: queued_pods.Candidate, message: str) -> None:
+    def not_bound(self, pod_info: queued_pods.PodInfo, message: str) -> None:
         """Report why a pod that fits is not bound, each time anew."""
         condition = PodCondition(FAILED, text.line(message, most=LONGEST_MESSAGE))
-        self._show(candidate, condition)
-        self._record(candidate, "FailedBinding", condition.message, warning=True)
+        self._show(pod_info, condition)
+        self._record(pod_info, "FailedBinding", condition.message, warning=True)
 
-    def _show(self, candidate: queued_pods.Candidate, condition: PodCondition) -> bool:
+    def _show(self, pod_info: queued_pods.PodInfo, condition: PodCondition) -> bool:
         """Queue the write of a condition; return whether it is a new one."""
-        uid = candidate.uid
+        uid = pod_info.uid
         sent, shown = self._in_flight.get(uid), self._shown.get(uid)
         if sent == condition:
-            self._due[uid] = candidate, condition  # Should that write fail, it is still wanted.
+            self._due[uid] = pod_info, condition  # Should that write fail, it is still wanted.
             return False
         if sent is None and shown is not None and shown.condition == condition:
             self._due.pop(uid, None)
             return False
         if self._due.get(uid, (None, None))[1] == condition:
             return False
-        self._due[uid] = candidate, condition
+        self._due[uid] = pod_info, condition
         self._changed.set()
         return True
 
-    def _record(self, candidate: queued_pods.Candidate, reason: str, message: str, *, warning: bool) -> None:
+    def _record(self, pod_info: queued_pods.PodInfo, reason: str, message: str, *, warning: bool) -> None:
         self._recorder.record(
             events.Event(
-                events.InvolvedObject(candidate.namespace, candidate.name, candidate.uid),
+                events.InvolvedObject(pod_info.namespace, pod_info.name, pod_info.uid),
                 reason,
                 message,
                 warning,
@@ -210,11 +210,11 @@ class PodStatusWriter:
         """Return the pods of the next batch: those without a condition first, each namespace in turn."""
         due: dict[bool, list[tuple[str, str]]] = {False: [], True: []}
         may_rewrite = functools.cache(lambda namespace: not self._budget.exhausted(namespace))
-        for uid, (candidate, _) in self._due.items():
+        for uid, (pod_info, _) in self._due.items():
             if uid not in self._stuck and (
-                not (has_condition := self.condition(uid) is not None) or may_rewrite(candidate.namespace)
+                not (has_condition := self.condition(uid) is not None) or may_rewrite(pod_info.namespace)
             ):
-                due[has_condition].append((candidate.namespace, uid))
+                due[has_condition].append((pod_info.namespace, uid))
         self._first_due.replace(due[False])
         self._rewrites_due.replace(due[True])
         new = self._first_due.pop_many(BATCH - min(RESERVED_FOR_REWRITES, len(self._rewrites_due)))
@@ -247,38 +247,38 @@ class PodStatusWriter:
         if due is None or shown is None:
             self._due.pop(uid, None)
             return
-        candidate, condition = due
+        pod_info, condition = due
         if shown.condition == condition:
             self._drop(uid, condition)  # An earlier write of it arrived by the watch only.
             return
-        if shown.condition is not None and self._budget.exhausted(candidate.namespace):
+        if shown.condition is not None and self._budget.exhausted(pod_info.namespace):
             return  # It stays due.
-        answer = await self._send(candidate, condition, shown)
+        answer = await self._send(pod_info, condition, shown)
         self._drop(uid, condition)
-        self._revised(uid, api.decode(answer, RevisionOnly, path=candidate.title).metadata.resource_version)
+        self._revised(uid, api.decode(answer, RevisionOnly, path=pod_info.title).metadata.resource_version)
         if (now := self._shown.get(uid)) is not None:
             self._shown[uid] = ObservedPod(
                 now.version, condition if now == shown else now.condition, len(answer)
             )
 
     async def _send(
-        self, candidate: queued_pods.Candidate, condition: PodCondition, shown: ObservedPod
+        self, pod_info: queued_pods.PodInfo, condition: PodCondition, shown: ObservedPod
     ) -> bytes:
         """Write a condition, and charge the budget of the namespace if it replaces another."""
-        body = patch(candidate, condition, shown, moment=lease.rfc3339(self._wall()))
-        path = resources.PODS.path(candidate.name, namespace=candidate.namespace, sub="status")
+        body = patch(pod_info, condition, shown, moment=lease.rfc3339(self._wall()))
+        path = resources.PODS.path(pod_info.name, namespace=pod_info.namespace, sub="status")
         answer, replaces = b"", shown.condition is not None
-        self._in_flight[candidate.uid] = condition
+        self._in_flight[pod_info.uid] = condition
         if replaces:
-            self._budget.spend(candidate.namespace, shown.size)
+            self._budget.spend(pod_info.namespace, shown.size)
         try:
             answer = await self._session.send(
                 "PATCH", path, body=msgspec.json.encode(body), content=api.STRATEGIC_PATCH
             )
         finally:
-            del self._in_flight[candidate.uid]
+            del self._in_flight[pod_info.uid]
             if replaces:
-                self._budget.spend(candidate.namespace, len(answer) - shown.size)
+                self._budget.spend(pod_info.namespace, len(answer) - shown.size)
         return answer
 
     def _keep_or_drop(self, uid: str, error: errors.ClientError) -> None:
@@ -306,7 +306,7 @@ def observed_condition(pod: raw.Pod) -> PodCondition | None:
     return None
 
 
-def placement_text(candidate: queued_pods.Candidate, placement: decisions.Placement) -> str:
+def placement_text(pod_info: queued_pods.PodInfo, placement: decisions.Placement) -> str:
     """Return a pod's title, its node and its cards or parts of cards, and what enforces these, in words."""
     held = [one for one in allocator.effective_shares(placement.grants) if one.type == DeviceType.GPU]
     whole = sorted(one.minor for one in held if not _part(one))
@@ -315,7 +315,7 @@ def placement_text(candidate: queued_pods.Candidate, placement: decisions.Placem
     given = f" with {wording.listed([*cards, *parts])}" if held else ""
     # Instances are enforced by the hardware.
     enforced = placement.isolation if any(_part(one) and not one.profile for one in held) else ""
-    return f"{candidate.title} to {placement.node}{given}{enforced and f', {enforced}'}"
+    return f"{pod_info.title} to {placement.node}{given}{enforced and f', {enforced}'}"
 
 
 def _part(share: decisions.Share) -> str:
@@ -324,7 +324,7 @@ def _part(share: decisions.Share) -> str:
 
 
 def patch(
-    candidate: queued_pods.Candidate, condition: PodCondition, shown: ObservedPod, *, moment: str
+    pod_info: queued_pods.PodInfo, condition: PodCondition, shown: ObservedPod, *, moment: str
 ) -> dict[str, Any]:
     """Return the status patch of a condition, valid for exactly one revision of the pod."""
     body = {
@@ -336,6 +336,6 @@ def patch(
     if shown.condition is None:
         body["lastTransitionTime"] = moment
     return {
-        "metadata": {"uid": candidate.uid, "resourceVersion": shown.version},
+        "metadata": {"uid": pod_info.uid, "resourceVersion": shown.version},
         "status": {"conditions": [body]},
     }

@@ -68,10 +68,10 @@ class PodTouches:
         """
         revisions = self._ledger.revisions
         due = [
-            (entry.candidate, revisions[entry.candidate.uid].text)
+            (entry.pod_info, revisions[entry.pod_info.uid].text)
             for entry in self._ledger.backlog.entries()
-            if not entry.candidate.faults
-            and declared.covers(entry.candidate.uid, revisions[entry.candidate.uid].number)
+            if not entry.pod_info.faults
+            and declared.covers(entry.pod_info.uid, revisions[entry.pod_info.uid].number)
         ]
         if due:
             log.info(
@@ -80,61 +80,61 @@ class PodTouches:
         until = asyncio.get_running_loop().time() + FAILING_SECONDS
         due.sort(key=lambda one: self._size(one[0].uid))
         versions = await asyncio.gather(
-            *(self._touch_until_changed(candidate, before, until) for candidate, before in due)
+            *(self._touch_until_changed(pod_info, before, until) for pod_info, before in due)
         )
         return max(versions, key=lambda one: history.revision(one) or 0, default="")
 
-    async def _touch_until_changed(self, candidate: queued_pods.Candidate, before: str, until: float) -> str:
+    async def _touch_until_changed(self, pod_info: queued_pods.PodInfo, before: str, until: float) -> str:
         """Change one pod, with retries; return its new revision, empty if there is none."""
         for attempt in itertools.count():
             pause = PAUSE_SECONDS[min(attempt, len(PAUSE_SECONDS) - 1)]
             try:
                 # A slot for each attempt: one may take long, and others are quick.
-                async with self._slots.slot(self._size(candidate.uid)):
-                    version = await self._changed(candidate, before, attempt)
+                async with self._slots.slot(self._size(pod_info.uid)):
+                    version = await self._changed(pod_info, before, attempt)
                 if version != before:
                     return version
             except errors.ClientError as error:
                 pause = max(pause, getattr(error, "retry_after", None) or 0.0)
                 late = asyncio.get_running_loop().time() >= until and not errors.is_systemic(error)
                 if late or attempt >= _most_attempts(error):
-                    log.warning("%s cannot be changed, so a late bind may arrive: %s", candidate.title, error)
+                    log.warning("%s cannot be changed, so a late bind may arrive: %s", pod_info.title, error)
                     return ""
                 if attempt % LOGGED_EACH == LOGGED_EACH - 1:
-                    log.warning("%s is not changed yet (%d): %s", candidate.title, attempt + 1, error)
+                    log.warning("%s is not changed yet (%d): %s", pod_info.title, attempt + 1, error)
             await asyncio.sleep(pause)
         raise AssertionError("counting does not end")
 
-    async def touch(self, candidate: queued_pods.Candidate, before: str) -> None:
+    async def touch(self, pod_info: queued_pods.PodInfo, before: str) -> None:
         """Try once to change a pod that has this revision."""
-        await self._write(candidate, before, 0)
+        await self._write(pod_info, before, 0)
 
-    async def _changed(self, candidate: queued_pods.Candidate, before: str, attempt: int) -> str:
+    async def _changed(self, pod_info: queued_pods.PodInfo, before: str, attempt: int) -> str:
         """Change a pod, unless its revision is another already; return its revision, empty if it is gone."""
         try:
             try:
-                return await self._write(candidate, before, attempt)
+                return await self._write(pod_info, before, attempt)
             except errors.Conflict:
-                return await self._read(candidate)
+                return await self._read(pod_info)
         except errors.NotFound:
             return ""
 
-    async def _read(self, candidate: queued_pods.Candidate) -> str:
+    async def _read(self, pod_info: queued_pods.PodInfo) -> str:
         found = await self._session.get(
-            resources.PODS, candidate.name, into=pod_status.RevisionOnly, namespace=candidate.namespace
+            resources.PODS, pod_info.name, into=pod_status.RevisionOnly, namespace=pod_info.namespace
         )
         return found.metadata.resource_version
 
-    async def _write(self, candidate: queued_pods.Candidate, before: str, attempt: int) -> str:
+    async def _write(self, pod_info: queued_pods.PodInfo, before: str, attempt: int) -> str:
         # Another second in each attempt: a patch that changes nothing makes no revision.
         moment = lease.rfc3339(self._wall() + dt.timedelta(seconds=attempt))
-        path = resources.PODS.path(candidate.name, namespace=candidate.namespace, sub="status")
+        path = resources.PODS.path(pod_info.name, namespace=pod_info.namespace, sub="status")
         answer = await self._session.send(
             "PATCH",
             path,
             params={"timeout": f"{SERVER_SECONDS}s"},
             body=msgspec.json.encode(
-                touch(candidate, self._condition_of(candidate.uid), before=before, moment=moment)
+                touch(pod_info, self._condition_of(pod_info.uid), before=before, moment=moment)
             ),
             content=api.STRATEGIC_PATCH,
             deadline=CLIENT_SECONDS,
@@ -191,13 +191,13 @@ def _most_attempts(error: errors.ClientError) -> float:
 
 
 def touch(
-    candidate: queued_pods.Candidate, condition: pod_status.PodCondition | None, *, before: str, moment: str
+    pod_info: queued_pods.PodInfo, condition: pod_status.PodCondition | None, *, before: str, moment: str
 ) -> dict[str, Any]:
     """Return the patch that makes a new revision of a pod without changing its condition."""
     body = {"type": pod_status.SCHEDULED, "status": str(vocabulary.Truth.FALSE), "lastProbeTime": moment}
     if condition is None:
         body |= {"reason": REASON, "message": MESSAGE, "lastTransitionTime": moment}
     return {
-        "metadata": {"uid": candidate.uid, "resourceVersion": before},
+        "metadata": {"uid": pod_info.uid, "resourceVersion": before},
         "status": {"conditions": [body]},
     }

@@ -86,10 +86,10 @@ class PodSink:
     def upserted(self, thing: raw.Pod) -> None:
         """Apply a pod's new state."""
         match pods.classify(pods.adopt(thing, self._schedulers)):
-            case pods.WaitingPod(candidate, gated, weight):
-                candidate = self.budget.admit(candidate, weight)
+            case pods.WaitingPod(pod_info, gated, weight):
+                pod_info = self.budget.admit(pod_info, weight)
                 self._observer.pod_waiting(thing)
-                self._ledger.pod_waiting(candidate, gated=gated, version=thing.metadata.resource_version)
+                self._ledger.pod_waiting(pod_info, gated=gated, version=thing.metadata.resource_version)
             case pods.BoundPod() as bound:
                 self.admissions.pod_seen(thing)
                 self._bound(bound)

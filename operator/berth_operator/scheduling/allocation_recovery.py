@@ -80,7 +80,7 @@ def distrusted(nameless: UnreadableAllocation) -> UnreadableAllocation:
     return dataclasses.replace(nameless, record=foreign_allocations.distrusted(nameless.record))
 
 
-def objection(hold: Hold, named: NamedDevices, most: int = holds.ALL_CARDS) -> str:
+def rejection(hold: Hold, named: NamedDevices, most: int = holds.ALL_CARDS) -> str:
     """Return why a GpuPod does not speak for this pod, which has so many cards at most, if so."""
     if named.uid != hold.uid:
         return f"it is of a pod with the uid {named.uid}, and that of the pod is {hold.uid}"
@@ -112,7 +112,7 @@ def held(
     """Return what a pod holds, given what it withholds while its devices are not named."""
     hold, in_doubt = foreign_allocations.cards_as_written(hold, nameless.record, device)
     hold = foreign_allocations.others_as_written(hold, nameless.record, nameless.others, device)
-    if named is None or objection(hold, named, nameless.most):
+    if named is None or rejection(hold, named, nameless.most):
         return _unspoken(hold, nameless, device)
     if named.bare and nameless.plugged is not None:
         return hold if in_doubt else dataclasses.replace(hold, withheld=0)

@@ -5,8 +5,8 @@ Pods that are demoted, because their search takes long or their binds are refuse
 
 A pod that did not fit waits for a cluster event that could help it. Of the pods that an event could
 help, the first of each kind are tried at once, and one more for each of the kind that is
-placed; the others back off, longer with each attempt. So a crowd of pods that fit nowhere costs
-little and delays no other pod. How long a pause is stands in `queued_pods.pause`. No clock is read here.
+placed; the others back off, longer with each attempt (`queued_pods.backoff`). So a crowd of pods
+that fit nowhere costs little and delays no other pod. No clock is read here.
 """
 
 import heapq
@@ -17,7 +17,7 @@ from typing import Final
 
 from berth_operator.scheduling import decisions, queue_order, queued_pods, queues, rotation, wakeups
 from berth_operator.scheduling.pods_by_claim import ChangedClaims, PodsByClaim
-from berth_operator.scheduling.queued_pods import Candidate, Entry, Standing, Turn
+from berth_operator.scheduling.queued_pods import Entry, PodInfo, Standing, Turn
 
 FOLLOWING_AT_ONCE: Final = 256  # Of all kinds, when a namespace is suspended or resumed.
 MOST_COMPARED: Final = 4096  # Kinds with changed nodes between two rounds; beyond that all are activated.
@@ -65,9 +65,9 @@ class Backlog:
         waiting = sum(entry.awaited is not None for entry in self._entries.values())
         return f"<Backlog: {len(self._entries)} pods, {waiting} of them waiting for a change>"
 
-    def get(self, uid: str) -> Candidate | None:
+    def get(self, uid: str) -> PodInfo | None:
         """Return a pod by its uid."""
-        return entry.candidate if (entry := self._entries.get(uid)) else None
+        return entry.pod_info if (entry := self._entries.get(uid)) else None
 
     def each(self) -> Iterable[Entry]:
         """Return all pods in the order in which they would be taken."""
@@ -86,7 +86,7 @@ class Backlog:
     def first_idle(self, limit: int, now: float) -> list[str]:
         """Return the uids of the first pods by order that wait for a change or for the end of a pause."""
         found = (entry for entry in self._entries.values() if entry.idle(now))
-        return [entry.candidate.uid for entry in heapq.nsmallest(limit, found, key=queued_pods.TURN)]
+        return [entry.pod_info.uid for entry in heapq.nsmallest(limit, found, key=queued_pods.TURN)]
 
     def first_in_line(self, limit: int) -> list[str]:
         """Return the uids of the pods that are tried next, without those that were demoted meanwhile."""
@@ -107,19 +107,19 @@ class Backlog:
 
     # ------------------------------------------------------------ coming and going
 
-    def push(self, candidate: Candidate) -> None:
+    def push(self, pod_info: PodInfo) -> None:
         """Add a pod, or its edited request or labels; an unchanged one stays where it is."""
-        entry = self._entries.get(candidate.uid)
-        if entry is not None and (entry.candidate, entry.candidate.labels) == (candidate, candidate.labels):
-            entry.candidate = candidate  # Its images, which are not compared, may be others.
+        entry = self._entries.get(pod_info.uid)
+        if entry is not None and (entry.pod_info, entry.pod_info.labels) == (pod_info, pod_info.labels):
+            entry.pod_info = pod_info  # Its images, which are not compared, may be others.
         else:
-            self.remove(candidate.uid)
-            self._activate(self._entered(candidate))
+            self.remove(pod_info.uid)
+            self._activate(self._entered(pod_info))
 
-    def _entered(self, candidate: Candidate, attempts: int = 0) -> Entry:
-        self._entries[candidate.uid] = entry = Entry(candidate, candidate.order(self._allowed), attempts)
-        if candidate.demand.claims:
-            self._by_claim.add(candidate.uid, candidate.demand.claims)
+    def _entered(self, pod_info: PodInfo, attempts: int = 0) -> Entry:
+        self._entries[pod_info.uid] = entry = Entry(pod_info, pod_info.order(self._allowed), attempts)
+        if pod_info.demand.claims:
+            self._by_claim.add(pod_info.uid, pod_info.demand.claims)
         return entry
 
     def allow(self, most: int) -> None:
@@ -129,20 +129,20 @@ class Backlog:
         self._allowed = most
         elsewhere = self._woken.keys() | {uid for _, _, uid in self._backoff.next_of()}
         for entry in self._entries.values():
-            entry.order = entry.candidate.order(most)
-            if entry.awaited is None and entry.candidate.uid not in elsewhere:
+            entry.order = entry.pod_info.order(most)
+            if entry.awaited is None and entry.pod_info.uid not in elsewhere:
                 self._activate(entry)
 
-    def remove(self, uid: str) -> Candidate | None:
+    def remove(self, uid: str) -> PodInfo | None:
         """Remove a pod, because it was placed or is gone."""
         if (entry := self._entries.pop(uid, None)) is None:
             return None
         self._leave(entry)
-        if entry.candidate.demand.claims:
-            self._by_claim.remove(uid, entry.candidate.demand.claims)
-        return entry.candidate
+        if entry.pod_info.demand.claims:
+            self._by_claim.remove(uid, entry.pod_info.demand.claims)
+        return entry.pod_info
 
-    def place(self, uid: str) -> Candidate | None:
+    def place(self, uid: str) -> PodInfo | None:
         """Remove a pod that was placed, and try the next of its kind: there may be a place for it, too."""
         if (entry := self._entries.get(uid)) is not None:
             self._follow(entry.kind)
@@ -164,30 +164,30 @@ class Backlog:
     ) -> None:
         self._leave(entry)
         entry.demoted |= demoted
-        entry.not_before = now + queued_pods.pause(entry.attempts, demoted=entry.demoted)
+        entry.not_before = now + queued_pods.backoff(entry.attempts, demoted=entry.demoted)
         entry.attempts += 1
         entry.awaited = awaited
-        entry.kind = entry.kind or self._kind(entry.candidate)
+        entry.kind = entry.kind or self._kind(entry.pod_info)
         if awaited is None:
             self._push_backoff(entry)
         else:
             self._wait_for_event(entry, awaited)
 
-    def _kind(self, candidate: Candidate) -> int:
+    def _kind(self, pod_info: PodInfo) -> int:
         """Return the number of the pods that ask the same; numbers that no pod has any more are forgotten."""
         if len(self._kinds) > 2 * len(self._entries) + queues.SPARE_TICKETS:
-            self._kinds = {one.candidate.kind: one.kind for one in self._entries.values() if one.kind}
-        return self._kinds.setdefault(candidate.kind, next(self._numbers))
+            self._kinds = {one.pod_info.kind: one.kind for one in self._entries.values() if one.kind}
+        return self._kinds.setdefault(pod_info.kind, next(self._numbers))
 
-    def restore(self, candidate: Candidate, *, attempts: int, now: float) -> None:
+    def restore(self, pod_info: PodInfo, *, attempts: int, now: float) -> None:
         """Put a pod back whose bind was refused; it is tried again after a pause, and after all others."""
-        self.remove(candidate.uid)
-        self._set_aside(self._entered(candidate, attempts), now=now, awaited=None, demoted=True)
+        self.remove(pod_info.uid)
+        self._set_aside(self._entered(pod_info, attempts), now=now, awaited=None, demoted=True)
 
-    def give_back(self, candidate: Candidate, *, attempts: int) -> None:
+    def give_back(self, pod_info: PodInfo, *, attempts: int) -> None:
         """Put a pod back whose bind was never judged: it is tried at once, since the fault is not its own."""
-        self.remove(candidate.uid)
-        self._activate(self._entered(candidate, max(1, attempts)))
+        self.remove(pod_info.uid)
+        self._activate(self._entered(pod_info, max(1, attempts)))
 
     def back_off(self, uid: str, *, now: float) -> None:
         """Back off a pod that has a place but may not be bound yet; the next of its kind is tried."""
@@ -216,10 +216,10 @@ class Backlog:
         """The namespaces that are suspended."""
         return self._suspended.names
 
-    def first_in_line_of(self, namespace: str, most: int) -> list[Candidate]:
+    def first_in_line_of(self, namespace: str, most: int) -> list[PodInfo]:
         """Return the first active pods of a namespace, also where it is suspended."""
         places = [*self._active.next_of(namespace, most), *self._searched.next_of(namespace, most)]
-        return [self._entries[uid].candidate for _, _, uid in sorted(places)[:most]]
+        return [self._entries[uid].pod_info for _, _, uid in sorted(places)[:most]]
 
     def demote(self, uid: str) -> None:
         """Put a pod behind all others from its next attempt on, until it is reinstated or edited."""
@@ -252,7 +252,7 @@ class Backlog:
         return any(change in awaited for _, awaited in self._unschedulable)
 
     def node_changed(
-        self, node: str | None, change: decisions.ClusterEvent, able: Callable[[Candidate], bool]
+        self, node: str | None, change: decisions.ClusterEvent, able: Callable[[PodInfo], bool]
     ) -> None:
         """Wake the pods that such a change of a node could help, if `able` says that it might take them.
 
@@ -271,7 +271,7 @@ class Backlog:
             if self._compared > MOST_COMPARED:
                 self._wake_all(change)
                 return
-            if able(next(iter(group.values())).candidate):
+            if able(next(iter(group.values())).pod_info):
                 self._wake(group, node)
             elif node is not None:
                 self._wait_for_anything(kind, awaited)
@@ -297,7 +297,7 @@ class Backlog:
 
     # ------------------------------------------------------------ whose turn it is
 
-    def ready(self, now: float, limit: int | None = None) -> Iterator[Candidate]:
+    def ready(self, now: float, limit: int | None = None) -> Iterator[PodInfo]:
         """Yield the pods to try now in order, those included that become active meanwhile."""
         self._compared = 0
         self._sort_in_woken()
@@ -307,12 +307,12 @@ class Backlog:
         places = queues.walk((self._active, math.inf), (self._searched, most_searched))
         found = (self._entries[uid] for _, _, uid in itertools.islice(places, limit))
         for entry in found if self._raised.empty else queue_order.reordered(list(found), self._first_raised):
-            yield entry.candidate
+            yield entry.pod_info
 
-    def out_of_order(self, now: float, done: Collection[str]) -> Iterator[tuple[Candidate, frozenset[str]]]:
+    def out_of_order(self, now: float, done: Collection[str]) -> Iterator[tuple[PodInfo, frozenset[str]]]:
         """Yield active pods that were not tried in this round, with the nodes reserved for others."""
         for entry, reserved in self._rotation.each(self._entries, done, now):
-            yield entry.candidate, reserved
+            yield entry.pod_info, reserved
 
     def _first_raised(self, group: queue_order.Group, most: int) -> list[Entry]:
         """Return the first raised pods of a group that are active."""
@@ -332,17 +332,17 @@ class Backlog:
         if self._woken:
             found = sorted(self._woken.values(), key=queued_pods.TURN)
             places = list(map(queued_pods.TURN, found))
-            if any(one.candidate.label > 0 for one in found):
+            if any(one.pod_info.label > 0 for one in found):
                 found = queue_order.reordered(found, lambda *_: ())
             tried = wakeups.first_to_try(found, self._suspended.names)
             for entry, turn in zip(found, places, strict=True):
-                if entry.candidate.uid in tried:
+                if entry.pod_info.uid in tried:
                     entry.not_before = 0.0
                     self._activate(entry)
                 else:
                     self._push_backoff(entry)
                     behind = self._following.of(entry.kind)
-                    behind.push(entry.candidate.namespace, turn, entry.ticket, entry.candidate.uid)
+                    behind.push(entry.pod_info.namespace, turn, entry.ticket, entry.pod_info.uid)
             self._woken.clear()
 
     def _follow_all(self) -> None:
@@ -364,20 +364,20 @@ class Backlog:
     # ------------------------------------------------------------ queues
 
     def _activate(self, entry: Entry) -> None:
-        line = self._searched if entry.candidate.needs_device_search else self._active
-        ticket, uid = self._ticket(entry), entry.candidate.uid
-        line.push(entry.candidate.namespace, entry.turn, ticket, uid)
+        line = self._searched if entry.pod_info.needs_device_search else self._active
+        ticket, uid = self._ticket(entry), entry.pod_info.uid
+        line.push(entry.pod_info.namespace, entry.turn, ticket, uid)
         if entry.raised:
             self._raised.push(entry.group, entry.local, ticket, uid)
         self._rotation.stand(entry)
 
     def _push_backoff(self, entry: Entry) -> None:
-        self._backoff.push(entry.not_before, self._ticket(entry), entry.candidate.uid)
+        self._backoff.push(entry.not_before, self._ticket(entry), entry.pod_info.uid)
 
     def _wait_for_event(self, entry: Entry, awaited: decisions.AwaitedEvents) -> None:
         entry.awaited = awaited
         self._all_woken_by.clear()
-        self._unschedulable.setdefault((entry.kind, awaited), {})[entry.candidate.uid] = entry
+        self._unschedulable.setdefault((entry.kind, awaited), {})[entry.pod_info.uid] = entry
 
     def _ticket(self, entry: Entry) -> int:
         self._tickets += 1
@@ -392,9 +392,9 @@ class Backlog:
         """Remove the pod from the queue in which it stands."""
         entry.ticket, entry.kept_active_since = 0, None
         self._rotation.reservations.left(entry)
-        self._woken.pop(entry.candidate.uid, None)
+        self._woken.pop(entry.pod_info.uid, None)
         if entry.awaited is not None:
             sleep = entry.kind, entry.awaited
-            self._unschedulable[sleep].pop(entry.candidate.uid, None)
+            self._unschedulable[sleep].pop(entry.pod_info.uid, None)
             if not self._unschedulable[sleep]:
                 del self._unschedulable[sleep]

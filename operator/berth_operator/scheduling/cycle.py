@@ -7,10 +7,11 @@ the next pod may get the same cards. The backlog learns after the round, from th
 pods must wait. `simulate` charges binds itself, and releases them before it returns.
 
 A pod's `request` is what it asks of devices, and its `demand` all else that it requires or prefers (cpu,
-memory, extended resources such as nvidia.com/gpu, labels of the node, volumes, other pods). Both together are
-its `signature`: as in kube-scheduler, pods with the same can be placed alike. Its `need` sums the request up
-in numbers, for the filters. A pod needs a `device search` where these do not tell whether a node fits: then
-combinations of the node's devices are tried (`search`).
+memory, extended resources, labels of the node, volumes, other pods). What it asks for as nvidia.com/gpu is in
+both: the kubelet counts it, and Berth allocates it. Both together are its `signature`: as in kube-scheduler,
+pods with the same can be placed alike. Its `need` sums the request up in numbers, for the filters. A pod
+needs a `device search` where these do not tell whether a node fits: then combinations of the node's devices
+are tried (`search`).
 
 Pods are tried in order. Those that would never be reached in this order have turns in the last part of the
 round (`rotation`). A node is reserved for a pod if the node has gained room, or has come to suit it, since
@@ -54,7 +55,7 @@ NO_NODES: Final[NodeNames] = frozenset()
 class PodToTry(NamedTuple):
     """A pod whose turn it is, whether in the order of the queue, and the nodes that it must not take."""
 
-    candidate: queued_pods.Candidate
+    pod_info: queued_pods.PodInfo
     in_order: bool = True
     reserved_nodes: NodeNames = NO_NODES
 
@@ -126,20 +127,20 @@ def schedule(
     refused: RefusedSignatures = {}
     deadlines = limits.deadlines
     budget = DeviceSearchBudget(deadlines)
-    for candidate, in_order, reserved_nodes in _pods_to_try(backlog, now, limits.pods_in_order, deadlines):
-        if limits.is_suspended(candidate.namespace):
-            backlog.suspend(candidate.namespace)
+    for pod_info, in_order, reserved_nodes in _pods_to_try(backlog, now, limits.pods_in_order, deadlines):
+        if limits.is_suspended(pod_info.namespace):
+            backlog.suspend(pod_info.namespace)
             continue
-        if (effort := budget.effort_for(candidate, out_of_order=not in_order)) is None:
-            continue
-        decision = _decide(search, candidate, policy, refused, effort, reserved_nodes)
+        if (effort := budget.effort_for(pod_info, out_of_order=not in_order)) is None:
+            continue  # It stays ready, as it was.
+        decision = _decide(search, pod_info, policy, refused, effort, reserved_nodes)
         budget.settle(effort)
         if isinstance(decision, decisions.Bind):
             refused.clear()  # A bind may change why nodes refuse, so the remembered reasons are out of date.
         if decision is not None:
             yield decision
         else:
-            backlog.keep_active(candidate.uid, now=now)
+            backlog.keep_active(pod_info.uid, now=now)
         if deadlines is not None and deadlines.over:
             return
 
@@ -151,23 +152,23 @@ def _pods_to_try(
     done: set[str] = set()
     ready = backlog.ready(now, limit)
     next_in_order = None
-    for candidate in ready:
+    for pod_info in ready:
         if deadlines is not None and deadlines.in_order_over:
-            next_in_order = candidate
+            next_in_order = pod_info
             break
-        done.add(candidate.uid)
-        yield PodToTry(candidate)
+        done.add(pod_info.uid)
+        yield PodToTry(pod_info)
     if deadlines is None or (next_in_order is None and len(done) < limit):
         return  # All ready pods had their turn, or there is no clock.
-    for candidate, reserved in backlog.out_of_order(now, frozenset(done)):
+    for pod_info, reserved in backlog.out_of_order(now, frozenset(done)):
         if deadlines.over:
             return
-        done.add(candidate.uid)
-        yield PodToTry(candidate, in_order=False, reserved_nodes=reserved)
+        done.add(pod_info.uid)
+        yield PodToTry(pod_info, in_order=False, reserved_nodes=reserved)
     # Where the rarely tried pods left some time, the round goes on in order: `ready` is an iterator.
-    for candidate in itertools.chain([next_in_order] if next_in_order else [], ready):
-        if candidate.uid not in done:
-            yield PodToTry(candidate)
+    for pod_info in itertools.chain([next_in_order] if next_in_order else [], ready):
+        if pod_info.uid not in done:
+            yield PodToTry(pod_info)
 
 
 class DeviceSearchBudget:
@@ -178,9 +179,9 @@ class DeviceSearchBudget:
         self._left = STEPS_PER_ROUND
         self._searched = False
         self._out_of_order_begun = False
-        self._granted = 0
+        self._steps_given = 0
 
-    def effort_for(self, candidate: queued_pods.Candidate, *, out_of_order: bool) -> Effort | None:
+    def effort_for(self, pod_info: queued_pods.PodInfo, *, out_of_order: bool) -> Effort | None:
         """Return the effort for a pod; None if it needs a search and too little is left.
 
         The first search of a round is never refused. Nor is the first one out of order, which gets enough for
@@ -189,17 +190,17 @@ class DeviceSearchBudget:
         if out_of_order and not self._out_of_order_begun:
             self._out_of_order_begun, self._searched = True, False
             self._left = max(self._left, STEPS_PER_POD)
-        if candidate.needs_device_search:
+        if pod_info.needs_device_search:
             too_short = self._deadlines is not None and self._deadlines.too_short_for_search
             if self._searched and (self._left < STEPS_PER_POD or too_short):
                 return None
             self._searched = True
-        self._granted = min(STEPS_PER_POD, self._left)
-        return Effort(self._granted, self._deadlines.timer() if self._deadlines is not None else None)
+        self._steps_given = min(STEPS_PER_POD, self._left)
+        return Effort(self._steps_given, self._deadlines.timer() if self._deadlines is not None else None)
 
     def settle(self, effort: Effort) -> None:
         """Subtract what a pod has used."""
-        self._left -= self._granted - effort.left
+        self._left -= self._steps_given - effort.left
 
 
 def simulate(
@@ -216,9 +217,9 @@ def simulate(
     try:
         for decision in schedule(search, backlog, now, policy, RoundLimits(limit)):
             found.append(decision)
-            candidate = backlog.get(decision.uid)
-            if isinstance(decision, decisions.Bind) and candidate is not None:
-                search.inventory.charge(hold_for(candidate, decision.placement))
+            pod_info = backlog.get(decision.uid)
+            if isinstance(decision, decisions.Bind) and pod_info is not None:
+                search.inventory.charge(hold_for(pod_info, decision.placement))
                 charged.append(decision.uid)
     finally:
         for uid in reversed(charged):
@@ -228,51 +229,51 @@ def simulate(
 
 def place_or_explain(
     search: Search,
-    candidate: queued_pods.Candidate,
+    pod_info: queued_pods.PodInfo,
     policy: Policy,
     refused: RefusedSignatures,
     effort: Effort,
 ) -> decisions.Decision:
     """Return the decision for a pod to which the policy has been applied (`policy_rules`)."""
-    if candidate.faults:
-        return decisions.Reject(candidate.uid, candidate.faults)
-    signature = signatures.of(candidate.request, candidate.demand)
+    if pod_info.faults:
+        return decisions.Reject(pod_info.uid, pod_info.faults)
+    signature = signatures.of(pod_info.request, pod_info.demand)
     if signature not in refused:
         placement = search.place(
-            candidate.request, candidate.demand, policy=policy, effort=effort, signature=signature
+            pod_info.request, pod_info.demand, policy=policy, effort=effort, signature=signature
         )
         if placement is not None:
-            return decisions.Bind(candidate.uid, placement)
+            return decisions.Bind(pod_info.uid, placement)
         counts = reasons.count(search.inventory, signature, search.refusals(signature, policy))
         awaited = decisions.awaited_events(counts)
         if signature.demand.claims and awaited is not None:
             # Whatever refuses it now: with another volume it may suit other nodes.
             awaited |= {decisions.ClusterEvent.VOLUME_CHANGED}
-        refused[signature] = decisions.Wait(candidate.uid, counts, awaited, cut_short=effort.cut_short)
+        refused[signature] = decisions.Wait(pod_info.uid, counts, awaited, cut_short=effort.cut_short)
     wait = refused[signature]
-    return wait if wait.uid == candidate.uid else dataclasses.replace(wait, uid=candidate.uid)
+    return wait if wait.uid == pod_info.uid else dataclasses.replace(wait, uid=pod_info.uid)
 
 
 def _decide(
     search: Search,
-    candidate: queued_pods.Candidate,
+    pod_info: queued_pods.PodInfo,
     policy: Policy,
     refused: RefusedSignatures,
     effort: Effort,
     reserved_nodes: NodeNames,
 ) -> decisions.Decision | None:
     """Return the decision for a pod; None if it might fit only on nodes reserved for earlier pods."""
-    original, candidate = candidate, policy_rules.apply(policy, candidate)
-    candidate = existing_terms.apply(search.inventory.pods, candidate)
-    if candidate.faults and not original.faults:
-        return decisions.Reject(candidate.uid, candidate.faults, awaited=policy_rules.POLICY_CHANGE)
-    if reserved_nodes and not candidate.faults:
+    original, pod_info = pod_info, policy_rules.apply(policy, pod_info)
+    pod_info = existing_terms.apply(search.inventory.pods, pod_info)
+    if pod_info.faults and not original.faults:
+        return decisions.Reject(pod_info.uid, pod_info.faults, awaited=policy_rules.POLICY_CHANGE)
+    if reserved_nodes and not pod_info.faults:
         found = search.place(
-            candidate.request, candidate.demand, policy=policy, effort=effort, excluded=reserved_nodes
+            pod_info.request, pod_info.demand, policy=policy, effort=effort, excluded=reserved_nodes
         )
         if found is not None:
-            return decisions.Bind(candidate.uid, found)
-        signature = signatures.of(candidate.request, candidate.demand)
+            return decisions.Bind(pod_info.uid, found)
+        signature = signatures.of(pod_info.request, pod_info.demand)
         # No node that is not reserved takes it, as far as they were searched. If a reserved one may, it stays
         # active.
         searched_all = signature.need.filters_suffice or not effort.cut_short
@@ -280,23 +281,23 @@ def _decide(
             return None
     # With reserved nodes, nothing can be placed here any more: `might_fit` ruled them out, or the effort is
     # used up. Then this only collects the reasons.
-    return place_or_explain(search, candidate, policy, refused, effort)
+    return place_or_explain(search, pod_info, policy, refused, effort)
 
 
-def hold_for(candidate: queued_pods.Candidate, placement: decisions.Placement) -> holds.Hold:
+def hold_for(pod_info: queued_pods.PodInfo, placement: decisions.Placement) -> holds.Hold:
     """Return what a pod will hold once it is placed: equal to the hold that is read from the bound pod."""
-    demand = candidate.demand
+    demand = pod_info.demand
     return holds.Hold(
-        uid=candidate.uid,
-        title=candidate.title,
+        uid=pod_info.uid,
+        title=pod_info.title,
         node=placement.node,
         amounts=tuple(sorted(demand.amounts + demand.device_resources)),
         shares=allocator.effective_shares(placement.grants),
         host_ports=demand.host_ports,
         claims=demand.claims,
         disks=demand.disks,
-        priority=candidate.priority,
-        labels=candidate.labels,
+        priority=pod_info.priority,
+        labels=pod_info.labels,
         anti_affinity=demand.other_pods.anti_affinity if demand.other_pods is not None else (),
         weighted_terms=demand.weighted_terms,
         controller=demand.controller,

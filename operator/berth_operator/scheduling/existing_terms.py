@@ -10,15 +10,15 @@ from berth_operator.scheduling import pod_index, queued_pods
 from berth_operator.scheduling.nodes import facts
 
 
-def apply(pods: pod_index.PodIndex, candidate: queued_pods.Candidate) -> queued_pods.Candidate:
+def apply(pods: pod_index.PodIndex, pod_info: queued_pods.PodInfo) -> queued_pods.PodInfo:
     """Return a pod that keeps away from where pods repel it, and prefers where they would rather have it."""
     if pods.say_nothing:
-        return candidate
-    demand = candidate.demand
-    if terms := pods.repelling(candidate.namespace, candidate.labels):
+        return pod_info
+    demand = pod_info.demand
+    if terms := pods.repelling(pod_info.namespace, pod_info.labels):
         others = dataclasses.replace(demand.other_pods or facts.OtherPods(), repelled_by=terms)
         demand = dataclasses.replace(demand, other_pods=others)
-    if weighted := pods.weighted(candidate.namespace, candidate.labels):
+    if weighted := pods.weighted(pod_info.namespace, pod_info.labels):
         preferred = dataclasses.replace(demand.preferred_pods or facts.PreferredPods(), of_others=weighted)
         demand = dataclasses.replace(demand, preferred_pods=preferred)
-    return candidate if demand is candidate.demand else dataclasses.replace(candidate, demand=demand)
+    return pod_info if demand is pod_info.demand else dataclasses.replace(pod_info, demand=demand)

@@ -35,10 +35,10 @@ def variants(table: node_table.NodeTable, signature: signatures.Signature) -> It
 
     The order is that of names, not the one in which nodes became known.
     """
-    if len(table.gpu_units) > 1 and not signature.unit:
+    if len(table.gpu_units) > 1 and not signature.gpu_unit:
         for unit in sorted(table.gpu_units.of):
             if _means_another(signature.request, signature.demand, unit):
-                yield signatures.of(_in_units(signature.request, unit), signature.demand, unit=unit)
+                yield signatures.of(_in_units(signature.request, unit), signature.demand, gpu_unit=unit)
 
 
 def nodes_asked(
@@ -48,8 +48,8 @@ def nodes_asked(
     if len(table.gpu_units) == 1:
         return None
     mask: node_table.Mask
-    if signature.unit:
-        code = table.gpu_units.get(signature.unit)
+    if signature.gpu_unit:
+        code = table.gpu_units.get(signature.gpu_unit)
         mask = table.gpu_unit[rows] == (node_table.ABSENT if code is None else code)
         return mask
     units = table.gpu_units.of.items()

@@ -97,10 +97,10 @@ def may_take(there: Offer, request: requests.DeviceRequest, demand: facts.NodeDe
     )
 
 
-def _no_help(before: Left, candidate: queued_pods.Candidate) -> bool:
+def _no_help(before: Left, pod_info: queued_pods.PodInfo) -> bool:
     """Whether the resources sufficed before a pod without devices ended, and its end lifts nothing else."""
-    signature = signatures.of(candidate.request, candidate.demand)
-    return room(before, candidate.demand) and not registry.lifted_by_pods_without_devices(signature)
+    signature = signatures.of(pod_info.request, pod_info.demand)
+    return room(before, pod_info.demand) and not registry.lifted_by_pods_without_devices(signature)
 
 
 def _fitting(there: Offer, ask: requests.Gpus) -> int:
@@ -113,24 +113,24 @@ def _fitting(there: Offer, ask: requests.Gpus) -> int:
 
 def judge(
     inventory: Inventory, name: str, before: Left | None = None, *, policy: Policy = UNCHANGED
-) -> Callable[[queued_pods.Candidate], bool]:
+) -> Callable[[queued_pods.PodInfo], bool]:
     """Return whether a changed node might take a pod; with `before` a pod without devices has left it."""
     # Read only if a pod waits, and once for each limit.
     known = functools.cache(lambda core_limit: offer(inventory, name, core_limit))
 
-    def able(candidate: queued_pods.Candidate) -> bool:
+    def able(pod_info: queued_pods.PodInfo) -> bool:
         # A pod to which the policy has been applied says it by itself.
-        limit = max(candidate.request.grouping.core_limit, policy_rules.core_limit(policy, candidate))
-        if (there := known(limit)) is None or (before is not None and _no_help(before, candidate)):
+        limit = max(pod_info.request.grouping.core_limit, policy_rules.core_limit(policy, pod_info))
+        if (there := known(limit)) is None or (before is not None and _no_help(before, pod_info)):
             return False
-        return may_take(there, candidate.request, candidate.demand)
+        return may_take(there, pod_info.request, pod_info.demand)
 
     return able
 
 
 def judge_pod(
     inventory: Inventory, before: Hold | None, after: Hold | None
-) -> Callable[[queued_pods.Candidate], bool]:
+) -> Callable[[queued_pods.PodInfo], bool]:
     """Return whether a pod that waits for a change of pods may be helped by this one; None: it is not there.
 
     Pods that ask for the same may have different labels. So one with an anti-affinity that has left may
@@ -138,8 +138,8 @@ def judge_pod(
     """
     repelled = after is None and before is not None and bool(before.anti_affinity)
 
-    def able(candidate: queued_pods.Candidate) -> bool:
-        others = candidate.demand.other_pods
+    def able(pod_info: queued_pods.PodInfo) -> bool:
+        others = pod_info.demand.other_pods
         selectors = others.selectors if others is not None else ()
         return repelled or any(
             _counted(inventory, one, before) != _counted(inventory, one, after) for one in selectors

@@ -6,13 +6,14 @@ A `Scorer` has what is the same each time that some nodes are scored for one sig
 from typing import NamedTuple
 
 from berth_crds.vocabulary import Strategy
-from berth_operator.scheduling import node_table, signatures, strategies
+from berth_operator.scheduling import node_table, signatures
 from berth_operator.scheduling.constraints import registry
 from berth_operator.scheduling.constraints.constraint import Filter
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.policy import Policy, Weights
+from berth_operator.scheduling.strategies import registry as strategies
 from berth_operator.scheduling.strategies import score_inputs
 
 

@@ -301,7 +301,7 @@ class NodeTable:
         more: Numbers = np.maximum(core + (limit - FULL_CORE) - self.excess[rows], 0)
         return np.where(self.open[rows] & (self.memory[rows] > 0), more, core)
 
-    def height(self, rows: Rows) -> int:
+    def row_count(self, rows: Rows) -> int:
         """Return how many rows these are."""
         return len(self.has_node[rows])
 

@@ -25,46 +25,46 @@ NO_SHARES: Final = (
 )
 
 
-def apply(policy: Policy, candidate: queued_pods.Candidate) -> queued_pods.Candidate:
+def apply(policy: Policy, pod_info: queued_pods.PodInfo) -> queued_pods.PodInfo:
     """Return a pod that asks for models by all their names, and has faults where the policy refuses it."""
     if policy.delivery is not Delivery.REPORTED:
-        candidate = _delivered(policy.delivery, candidate)
+        pod_info = _delivered(policy.delivery, pod_info)
     if policy.oversale is not NO_OVERSALE:
-        candidate = _oversold(policy, candidate)
-    if policy.fractions and not policy.models and not candidate.small:
-        return candidate
+        pod_info = _oversold(policy, pod_info)
+    if policy.fractions and not policy.models and not pod_info.small:
+        return pod_info
     if policy.models:
-        candidate = _renamed(policy, candidate)
-    faults = () if policy.fractions else tuple(map(_no_shares, _sharing(candidate.request)))
-    faults += tuple(_too_small(policy, one) for one in candidate.small if one.memory < policy.min_memory)
-    return dataclasses.replace(candidate, faults=(*candidate.faults, *faults)) if faults else candidate
+        pod_info = _renamed(policy, pod_info)
+    faults = () if policy.fractions else tuple(map(_no_shares, _sharing(pod_info.request)))
+    faults += tuple(_too_small(policy, one) for one in pod_info.small if one.memory < policy.min_memory)
+    return dataclasses.replace(pod_info, faults=(*pod_info.faults, *faults)) if faults else pod_info
 
 
-def core_limit(policy: Policy, candidate: queued_pods.Candidate) -> int:
+def core_limit(policy: Policy, pod_info: queued_pods.PodInfo) -> int:
     """Return up to how many percent of its core may be promised of a card that a pod gets a part of."""
-    return policy.oversale.core if candidate.priority_class in policy.oversale.priority_classes else FULL_CORE
+    return policy.oversale.core if pod_info.priority_class in policy.oversale.priority_classes else FULL_CORE
 
 
-def _oversold(policy: Policy, candidate: queued_pods.Candidate) -> queued_pods.Candidate:
+def _oversold(policy: Policy, pod_info: queued_pods.PodInfo) -> queued_pods.PodInfo:
     """Return a pod that is content with cards whose core is promised up to the limit of its PriorityClass."""
-    request, limit = candidate.request, core_limit(policy, candidate)
+    request, limit = pod_info.request, core_limit(policy, pod_info)
     if limit == FULL_CORE or not request.need.shares:
-        return candidate
+        return pod_info
     grouping = dataclasses.replace(request.grouping, core_limit=limit)
-    return dataclasses.replace(candidate, request=dataclasses.replace(request, grouping=grouping))
+    return dataclasses.replace(pod_info, request=dataclasses.replace(request, grouping=grouping))
 
 
-def _delivered(delivery: Delivery, candidate: queued_pods.Candidate) -> queued_pods.Candidate:
+def _delivered(delivery: Delivery, pod_info: queued_pods.PodInfo) -> queued_pods.PodInfo:
     """Return a pod that may start on all nodes, where the policy takes it for delivered there."""
-    demand = candidate.demand
+    demand = pod_info.demand
     if delivery is Delivery.ENVIRONMENT and not demand.delivery & DeliveryMethod.ENVIRONMENT:
-        return candidate
-    return dataclasses.replace(candidate, demand=dataclasses.replace(demand, delivery=delivery_methods.ALL))
+        return pod_info
+    return dataclasses.replace(pod_info, demand=dataclasses.replace(demand, delivery=delivery_methods.ALL))
 
 
-def _renamed(policy: Policy, candidate: queued_pods.Candidate) -> queued_pods.Candidate:
+def _renamed(policy: Policy, pod_info: queued_pods.PodInfo) -> queued_pods.PodInfo:
     """Return a pod that asks for models by all names that the policy knows of them."""
-    request = candidate.request
+    request = pod_info.request
     conditions = _with_names_for_patterns(policy, request.conditions)
     conditions = dataclasses.replace(
         conditions,
@@ -72,8 +72,8 @@ def _renamed(policy: Policy, candidate: queued_pods.Candidate) -> queued_pods.Ca
         avoid_models=_known_as(policy, conditions.avoid_models),
     )
     if conditions == request.conditions:
-        return candidate
-    return dataclasses.replace(candidate, request=dataclasses.replace(request, conditions=conditions))
+        return pod_info
+    return dataclasses.replace(pod_info, request=dataclasses.replace(request, conditions=conditions))
 
 
 def _known_as(policy: Policy, models: frozenset[str]) -> frozenset[str]:

@@ -1,6 +1,6 @@
 """A pod that asks to be placed, and what is known of it while it waits.
 
-The values alone, and how long a pause is: `backlog` knows which pods are to be tried, and when.
+The values alone, and how long the backoff is: `backlog` knows which pods are to be tried, and when.
 """
 
 import dataclasses
@@ -12,9 +12,9 @@ from berth_operator.scheduling import decisions, queue_order, values
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes import facts
 
-FIRST_PAUSE_SECONDS: Final = 0.1
-LONGEST_PAUSE_SECONDS: Final = 10.0
-LONGEST_DEMOTED_SECONDS: Final = 60.0
+INITIAL_BACKOFF_SECONDS: Final = 0.1
+MAX_BACKOFF_SECONDS: Final = 10.0
+MAX_DEMOTED_BACKOFF_SECONDS: Final = 60.0
 
 Turn = tuple[bool, queue_order.Order]  # The demoted come last.
 TURN: Final = operator.attrgetter("demoted", "order")  # As `Entry.turn`, for crowds: it takes half the time.
@@ -32,7 +32,7 @@ class SmallAmount:
 
 @values.quickly_made
 @dataclasses.dataclass(frozen=True, slots=True)
-class Candidate:
+class PodInfo:
     """A pod that asks to be placed; `faults` say why its request cannot be served at all.
 
     `label` is the priority that its author has written on it, where no PriorityClass gives one.
@@ -97,7 +97,7 @@ class Standing(enum.StrEnum):
 class Entry:
     """One waiting pod and what it waits for."""
 
-    candidate: Candidate
+    pod_info: PodInfo
     order: queue_order.Order
     attempts: int = 0
     not_before: float = 0.0
@@ -112,12 +112,12 @@ class Entry:
     @property
     def group(self) -> queue_order.Group:
         """The pods with which it may exchange positions."""
-        return queue_order.Group(self.demoted, -self.order[0], self.candidate.namespace)
+        return queue_order.Group(self.demoted, -self.order[0], self.pod_info.namespace)
 
     @property
     def local(self) -> queue_order.LocalOrder:
         """Sort key within its group."""
-        return queue_order.local_order(self.extra, self.candidate.created, self.candidate.name)
+        return queue_order.local_order(self.extra, self.pod_info.created, self.pod_info.name)
 
     @property
     def raised(self) -> bool:
@@ -127,7 +127,7 @@ class Entry:
     @property
     def extra(self) -> int:
         """What its label counts for in its namespace alone."""
-        return self.candidate.priority + self.candidate.label + self.order[0]
+        return self.pod_info.priority + self.pod_info.label + self.order[0]
 
     @property
     def turn(self) -> Turn:
@@ -142,10 +142,10 @@ class Entry:
 
     def idle(self, now: float) -> bool:
         """Return whether no bind of the pod may be sent for now, though one may be one day."""
-        return (self.awaited is not None or self.not_before > now) and not self.candidate.faults
+        return (self.awaited is not None or self.not_before > now) and not self.pod_info.faults
 
 
-def pause(attempts: int, *, demoted: bool = False) -> float:
-    """Return how long to wait after so many attempts."""
-    longest = LONGEST_DEMOTED_SECONDS if demoted else LONGEST_PAUSE_SECONDS
-    return float(min(longest, FIRST_PAUSE_SECONDS * 2 ** min(attempts, 20)))
+def backoff(attempts: int, *, demoted: bool = False) -> float:
+    """Return how many seconds a pod waits after so many attempts."""
+    longest = MAX_DEMOTED_BACKOFF_SECONDS if demoted else MAX_BACKOFF_SECONDS
+    return float(min(longest, INITIAL_BACKOFF_SECONDS * 2 ** min(attempts, 20)))

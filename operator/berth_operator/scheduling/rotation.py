@@ -36,7 +36,7 @@ class Reservation:
     """The nodes that have improved since pods of a kind were tried; `first` is the first of these pods."""
 
     number: int
-    candidate: queued_pods.Candidate
+    pod_info: queued_pods.PodInfo
     first: Turn
     nodes: set[str] = dataclasses.field(default_factory=set)
     everywhere: bool = False
@@ -72,20 +72,20 @@ class Reservations:
     def woken(self, entry: Entry, node: str | None) -> None:
         """Reserve a node for a pod, because the node has improved; with None all nodes."""
         if (reservation := self._reservations.get(entry.kind)) is None:
-            reservation = Reservation(next(self._numbers), entry.candidate, entry.turn)
+            reservation = Reservation(next(self._numbers), entry.pod_info, entry.turn)
             self._reservations[entry.kind] = self._limited[entry.kind] = reservation
         reservation.first = min(reservation.first, entry.turn)
         self._add(entry.kind, reservation, node)
-        reservation.awake[entry.candidate.namespace] += 1
+        reservation.awake[entry.pod_info.namespace] += 1
         entry.reservation = reservation.number
 
-    def offered(self, node: str | None, able: Callable[[queued_pods.Candidate], bool]) -> None:
+    def offered(self, node: str | None, able: Callable[[queued_pods.PodInfo], bool]) -> None:
         """Reserve a node that has improved also for pods that it may take and that were not tried yet.
 
         Without a node any may have improved.
         """
         for kind, reservation in list(self._limited.items()):
-            if node not in reservation.nodes and able(reservation.candidate):
+            if node not in reservation.nodes and able(reservation.pod_info):
                 self._add(kind, reservation, node)
 
     def everywhere(self) -> None:
@@ -112,7 +112,7 @@ class Reservations:
         entry.reservation = 0
         # Its reservation may have ended, and there may be a new one for others of its kind.
         if reservation is not None and reservation.number == number:
-            namespace = entry.candidate.namespace
+            namespace = entry.pod_info.namespace
             reservation.awake[namespace] -= 1
             if not reservation.awake[namespace]:
                 del reservation.awake[namespace]
@@ -172,18 +172,18 @@ class Rotation:
         self._new.append((entry.ticket, entry))
 
     def _still_new(self) -> Iterator[tuple[int, Entry]]:
-        return (new for new in self._new if self._valid(new[1].candidate.uid, new[0]))
+        return (new for new in self._new if self._valid(new[1].pod_info.uid, new[0]))
 
     def _sort_in_new(self) -> None:
         for ticket, entry in self._still_new():
             self._rank(entry)
             if not entry.attempts:
-                self._untried.push(entry.candidate.namespace, entry.turn, ticket, entry.candidate.uid)
+                self._untried.push(entry.pod_info.namespace, entry.turn, ticket, entry.pod_info.uid)
         self._new.clear()
 
     def _rank(self, entry: Entry) -> None:
         rank = entry.order[0], entry.turns, entry.order
-        self._ranks.push(entry.candidate.namespace, rank, entry.ticket, entry.candidate.uid)
+        self._ranks.push(entry.pod_info.namespace, rank, entry.ticket, entry.pod_info.uid)
 
     def each(
         self, found: dict[str, Entry], done: Collection[str], now: float
@@ -206,7 +206,7 @@ class Rotation:
                     return
         finally:
             for entry in taken:
-                if entry.ticket and self._valid(entry.candidate.uid, entry.ticket):
+                if entry.ticket and self._valid(entry.pod_info.uid, entry.ticket):
                     self._rank(entry)
 
     def _least(self, done: Collection[str]) -> float:

@@ -44,7 +44,7 @@ from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.preferences import choice
 from berth_operator.scheduling.preferences import registry as preferences
-from berth_operator.scheduling.strategies import points
+from berth_operator.scheduling.strategies import weighted_points
 
 # Most pods need no device search. For the others its steps are limited (`Effort`; 50 us a step).
 STEPS_PER_NODE: Final = 400
@@ -86,7 +86,7 @@ class Search:
         signature = signature or signatures.of(request, demand)
         preferred = tuple(scopes.preferred(request.grouping))
         # A preferred scope is not tried on nodes where nvidia.com/gpu stands for replicas or MIG instances.
-        excluded_for_preferred = [*excluded, *self._nodes_counting_otherwise(signature)] if preferred else ()
+        excluded_for_preferred = [*excluded, *self._nodes_with_other_gpu_unit(signature)] if preferred else ()
         for grouping in preferred:
             stricter = dataclasses.replace(request, grouping=grouping)
             asked = signatures.of(stricter, demand)
@@ -98,7 +98,7 @@ class Search:
         found_elsewhere = (self._place(one.request, one, policy, effort, excluded) for one in variants)
         return next(filter(None, found_elsewhere), None)
 
-    def _nodes_counting_otherwise(self, signature: signatures.Signature) -> Iterator[str]:
+    def _nodes_with_other_gpu_unit(self, signature: signatures.Signature) -> Iterator[str]:
         """Yield the nodes on which nvidia.com/gpu stands for replicas or MIG instances."""
         inventory = self.inventory
         asked = gpu_units.nodes_asked(inventory.table, inventory.all_rows, signature)
@@ -146,8 +146,9 @@ class Search:
         excluded: Collection[str],
     ) -> decisions.Placement | None:
         cached = self._scores(signature, policy)
+        # Three passes, each only if none before found a node: the usual nodes, then those that used up their
+        # part of the effort the last time (`hard`), then those whose search ended undecided.
         rows_to_retry = set(cached.rows_to_search_again()) if cached.undecided_by_row else set[int]()
-        # Nodes whose search ran out of effort the last time are searched only if no other node fits.
         hard = self._hard_to_search.of(signature)
         other_pods = signature.demand.other_pods
         excluded_positions = (
@@ -155,8 +156,8 @@ class Search:
             if excluded or other_pods is not None
             else NO_POSITIONS
         )
-        scores_of_excluded = cached.exclude(excluded_positions) if excluded_positions.size else None
-        scores_of_hard = cached.exclude(self._positions(hard)) if hard else None
+        scores_of_excluded = cached.hide(excluded_positions) if excluded_positions.size else None
+        scores_of_hard = cached.hide(self._positions(hard)) if hard else None
         found, failed_searches = self._search_nodes(request, signature, cached, effort)
         if scores_of_hard is not None:
             cached.restore(scores_of_hard)
@@ -191,7 +192,7 @@ class Search:
         failed_searches: int = 0,
     ) -> tuple[decisions.Placement | None, int]:
         """Return a placement on the best node that fits, and how many nodes were searched in vain."""
-        best_position = choice.chooser(self.inventory, signature, cached)
+        best_position = choice.chooser(self.inventory, signature, cached)  # It adds the preferences' scores.
         filters_suffice = signature.need.filters_suffice
         while len(cached.score) and (filters_suffice or not effort.cut_short):
             best = int(best_position())
@@ -232,7 +233,7 @@ class Search:
         if cached.load_version is None or not node_scores.weighs_load(cached.signature, cached.policy):
             return view
         weights = cached.policy.weights
-        loads = points.loads_by_uuid(self.inventory.table, info.row, view.device.cards, weights)
+        loads = weighted_points.loads_by_uuid(self.inventory.table, info.row, view.device.cards, weights)
         return view._replace(loads_by_uuid=loads)
 
     def _reopen(self, cached: search_memory.CachedScores, rows: set[int]) -> None:
@@ -266,12 +267,12 @@ class Search:
         changed = None
         if cached is not None:
             signature = cached.signature  # The stored key: found by identity, without comparing fields.
-            changed = self._changed_since(cached) if self._still_hold(cached, policy, model) else None
+            changed = self._changed_since(cached) if self._scores_valid(cached, policy, model) else None
         if cached is None or changed is None or len(changed) > inventory.size // 2:
             self._forget(signature)
             cached = self._cached[signature] = self._scores_of_all_nodes(signature, policy, model)
             self._update_bytes(cached)
-            while len(self._cached) > 1 and self._crowded:
+            while len(self._cached) > 1 and self._over_memory_limit:
                 self._forget(next(iter(self._cached)))
         elif changed:
             for row in changed if cached.undecided_by_row else ():
@@ -280,7 +281,7 @@ class Search:
         self._cached.move_to_end(signature)
         return cached
 
-    def _still_hold(
+    def _scores_valid(
         self, cached: search_memory.CachedScores, policy: Policy, model: demand_model.DemandModel
     ) -> bool:
         """Whether scores are valid for the nodes that have not changed since."""
@@ -306,7 +307,7 @@ class Search:
         return None if loads is None else changed + loads
 
     @property
-    def _crowded(self) -> bool:
+    def _over_memory_limit(self) -> bool:
         return len(self._cached) > MOST_REMEMBERED or self._bytes > REMEMBERED_BYTES
 
     def _forget(self, signature: signatures.Signature) -> None:
@@ -380,11 +381,10 @@ def _rows(changed: set[int]) -> node_table.Rows:
 
 
 def _inconclusive(signature: signatures.Signature, effort: Effort, failed_searches: int) -> bool:
-    """Whether the pod's effort ended during the last search, so that it proves nothing about its node.
+    """Whether the effort for the pod ended in this search; then the next round searches the node again.
 
-    The next round searches such a node again. Two others are UNDECIDED: searched again a few times, and only
-    where no other node fits. They are nodes that used up only their own part of the effort, and the first
-    one searched, if it took all the time: otherwise each round would begin with it, and search no other.
+    Not so if only the node's own part of the effort was used up, or if it was the first node searched and
+    took all the time, for each round would begin with it and search no other. Such a node is UNDECIDED.
     """
     took_all_time = failed_searches == 1 and effort.out_of_time
     return effort.cut_short and not signature.need.filters_suffice and not took_all_time

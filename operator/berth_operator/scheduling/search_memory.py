@@ -22,14 +22,14 @@ BYTES_A_REASON: Final = 160
 BYTES_A_CLASS: Final = 4096  # The equivalence class itself, and the reason.
 MOST_CLASSES: Final = 32
 # How many signatures with slow nodes are remembered, and how many nodes of each.
-MOST_QUESTIONS: Final = 256
+MOST_SIGNATURES: Final = 256
 MOST_HARD: Final = 64
 MOST_RETRIES: Final = 3  # Of a node whose search ends undecided, until it changes.
 
 IMPOSSIBLE: Final = -1.0  # Below every score.
 NO_SCORE: Final = np.array(IMPOSSIBLE)  # The same for numpy, which needs longer for a number of Python.
 
-ExcludedScores = tuple[node_table.Numbers, node_table.Scores]  # Positions of nodes, and their scores.
+HiddenScores = tuple[node_table.Numbers, node_table.Scores]  # Positions of nodes, and their scores.
 
 
 @dataclasses.dataclass(slots=True)
@@ -80,15 +80,15 @@ class CachedScores:
             one: found for one, found in self.reasons_by_class.items() if found[0] is not Reason.UNDECIDED
         }
 
-    def exclude(self, positions: node_table.Numbers) -> ExcludedScores:
-        """Exclude some nodes; return what `restore` needs to include them again."""
-        excluded = positions, self.score[positions]
+    def hide(self, positions: node_table.Numbers) -> HiddenScores:
+        """Hide some nodes from the search; return what `restore` needs to show them again."""
+        hidden = positions, self.score[positions]
         self.score[positions] = IMPOSSIBLE
-        return excluded
+        return hidden
 
-    def restore(self, excluded: ExcludedScores) -> None:
-        """Include excluded nodes again; none of them was searched meanwhile."""
-        positions, scores = excluded
+    def restore(self, hidden: HiddenScores) -> None:
+        """Show hidden nodes again; none of them was searched meanwhile."""
+        positions, scores = hidden
         self.score[positions] = scores
 
     def made_under(self, policy: Policy, model: DemandModel) -> bool:
@@ -128,7 +128,7 @@ class HardToSearch:
         names[name] = None
         if len(names) > MOST_HARD:
             del names[next(iter(names))]
-        if len(self._names) > MOST_QUESTIONS:
+        if len(self._names) > MOST_SIGNATURES:
             self._names.popitem(last=False)
 
     def of(self, signature: signatures.Signature) -> Collection[str]:

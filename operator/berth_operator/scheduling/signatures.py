@@ -1,4 +1,4 @@
-"""The signature of a pod: all that its placement depends on. Pods with the same share scores and reasons.
+"""The signature of a pod: all that decides which nodes fit. Pods with the same share scores and reasons.
 
 A DeviceRequest is what a pod asks of devices, and a Need sums that up in numbers. A NodeDemand is what it
 asks of the node itself (cpu, memory, host ports, labels). A Signature is all of these together.
@@ -14,41 +14,50 @@ from berth_operator.scheduling.nodes import facts
 @values.quickly_made
 @dataclasses.dataclass(frozen=True)
 class Signature:
-    """All of a pod that its placement depends on.
+    """All of a pod that decides which nodes fit, and what its preferences are.
 
-    Where the filters do not suffice, the whole request belongs to the signature (`searched`). With a `unit`
-    it is only for nodes on which nvidia.com/gpu asks for that (`gpu_units`).
+    Two pods whose images or controllers differ have the same, for these only rank the nodes that fit, and are
+    scored for each pod. Where the filters do not suffice, the whole request is compared (`searched_request`).
+    On some nodes nvidia.com/gpu means replicas or MIG instances: their pods have a signature of their own
+    with that `gpu_unit`.
     """
 
     need: requests.Need
     conditions: requests.Conditions
     grouping: requests.Grouping
     demand: facts.NodeDemand
-    searched: requests.DeviceRequest | None
+    searched_request: requests.DeviceRequest | None
     request: requests.DeviceRequest = dataclasses.field(compare=False)  # Of the first pod that asked.
-    unit: str = ""
-    named: int = dataclasses.field(default=0, compare=False)  # Labels, models, uuids.
+    gpu_unit: str = ""
+    named_count: int = dataclasses.field(default=0, compare=False)  # Labels, models, uuids.
 
     @property
     def size(self) -> int:
         """How many terms it has, which says how much memory it takes."""
-        return self.named + self.demand.size
+        return self.named_count + self.demand.size
 
     def __hash__(self) -> int:
         """Return the hash, computed once: a signature is looked up in several tables in each decision."""
         # Not a cached property, which takes a lock.
         if (found := self.__dict__.get("_hash")) is None:
-            parts = self.need, self.conditions, self.grouping, self.demand, self.searched, self.unit
+            parts = (
+                self.need,
+                self.conditions,
+                self.grouping,
+                self.demand,
+                self.searched_request,
+                self.gpu_unit,
+            )
             found = self.__dict__["_hash"] = hash(parts)
         return int(found)
 
 
-def of(request: requests.DeviceRequest, demand: facts.NodeDemand, *, unit: str = "") -> Signature:
-    """Return the signature of a pod with this request and demand, for all nodes or for those of a unit."""
+def of(request: requests.DeviceRequest, demand: facts.NodeDemand, *, gpu_unit: str = "") -> Signature:
+    """Return the signature of a pod with this request and demand, for all nodes or those of one unit."""
     need = request.need
-    searched = None if need.filters_suffice else request
+    searched_request = None if need.filters_suffice else request
     return Signature(
-        need, request.conditions, request.grouping, demand, searched, request, unit, request.size
+        need, request.conditions, request.grouping, demand, searched_request, request, gpu_unit, request.size
     )
 
 

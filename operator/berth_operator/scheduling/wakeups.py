@@ -20,8 +20,8 @@ KIND: Final = operator.attrgetter("kind")
 
 def first_to_try(found: Sequence[queued_pods.Entry], suspended: Collection[str]) -> Collection[str]:
     """Return the uids of those that are tried at once, of pods in order, without these namespaces."""
-    able = [one for one in found if one.candidate.namespace not in suspended] if suspended else found
-    return {one.candidate.uid for one in _in_turns(_first_of_kinds(able), TRIED_AT_ONCE)}
+    able = [one for one in found if one.pod_info.namespace not in suspended] if suspended else found
+    return {one.pod_info.uid for one in _in_turns(_first_of_kinds(able), TRIED_AT_ONCE)}
 
 
 def _first_of_kinds(found: Sequence[queued_pods.Entry]) -> Sequence[queued_pods.Entry]:
@@ -34,8 +34,8 @@ def _first_of_kinds(found: Sequence[queued_pods.Entry]) -> Sequence[queued_pods.
     for entry in found:
         if entry.kind in crowds:
             crowds[entry.kind].append(entry)
-    first = {one.candidate.uid for crowd in crowds.values() for one in _in_turns(crowd, TRIED_OF_A_KIND)}
-    return [one for one in found if one.kind not in crowds or one.candidate.uid in first]
+    first = {one.pod_info.uid for crowd in crowds.values() for one in _in_turns(crowd, TRIED_OF_A_KIND)}
+    return [one for one in found if one.kind not in crowds or one.pod_info.uid in first]
 
 
 def _in_turns(found: Sequence[queued_pods.Entry], most: int) -> Iterable[queued_pods.Entry]:
@@ -45,7 +45,7 @@ def _in_turns(found: Sequence[queued_pods.Entry], most: int) -> Iterable[queued_
     turns: list[list[queued_pods.Entry]] = []
     had: dict[str, int] = {}
     for entry in found:
-        namespace = entry.candidate.namespace
+        namespace = entry.pod_info.namespace
         turn = had.get(namespace, 0)
         if turn < most:  # Later ones would not be taken even if there were no other namespace.
             had[namespace] = turn + 1

@@ -12,7 +12,7 @@ from berth_operator.scheduling import queued_pods
 from berth_operator.scheduling.deficits import CARDS, REPLICAS, Deficit, Unit
 
 # The words of a reason for so many nodes, given the pod and the detail.
-Words = Callable[[int, queued_pods.Candidate, str], str]
+Words = Callable[[int, queued_pods.PodInfo, str], str]
 LONGEST_NAME: Final = 80  # Of anything people wrote.
 LISTED: Final = 3
 
@@ -107,7 +107,7 @@ def with_brackets(words: str, what: str = "") -> Words:
 def of_devices(what: str) -> Words:
     """Return words for nodes whose devices are the reason; without a detail these are cards."""
 
-    def words(nodes: int, _pod: queued_pods.Candidate, detail: str) -> str:
+    def words(nodes: int, _pod: queued_pods.PodInfo, detail: str) -> str:
         return f"{have(nodes)} {what.format(noun(detail or CARDS, 2))}"
 
     return words

@@ -102,9 +102,9 @@ def add_pod(
                     f"{manifest.file}: Pod {manifest.title}: its allocation names {missing}, "
                     f"which the Device {hold.node} does not have"
                 )
-        case pods.WaitingPod(candidate, gated):
-            cluster.pending[candidate.uid] = pod
-            cluster.ledger.pod_waiting(dataclasses.replace(candidate, created=order), gated=gated)
+        case pods.WaitingPod(pod_info, gated):
+            cluster.pending[pod_info.uid] = pod
+            cluster.ledger.pod_waiting(dataclasses.replace(pod_info, created=order), gated=gated)
             if gated:
                 gates = ", ".join(gate.name for gate in pod.spec.scheduling_gates or ())
                 return Skipped(manifest.title, GATED, f"it waits for its scheduling gates: {gates}")
@@ -170,17 +170,17 @@ def _decided(cluster: Cluster, explainer: pod_explanations.Explainer) -> Iterato
 
 def bind(cluster: Cluster, decision: decisions.Bind) -> Placed:
     """Bind a pod, as the engine would."""
-    candidate = cluster.ledger.assume(decision)
+    pod_info = cluster.ledger.assume(decision)
     _confirm(cluster, cluster.pending.pop(decision.uid), decision.placement)
-    return Placed(candidate.title, decision.placement)
+    return Placed(pod_info.title, decision.placement)
 
 
-def requeue(cluster: Cluster, decision: decisions.Wait | decisions.Reject) -> queued_pods.Candidate:
+def requeue(cluster: Cluster, decision: decisions.Wait | decisions.Reject) -> queued_pods.PodInfo:
     """Put off a pod that was not placed, as the engine would, and return it."""
-    candidate = cluster.ledger.backlog.get(decision.uid)
-    assert candidate is not None, "asked just now"  # noqa: S101
+    pod_info = cluster.ledger.backlog.get(decision.uid)
+    assert pod_info is not None, "asked just now"  # noqa: S101
     cluster.ledger.backlog.requeue(decision.uid, now=cluster.now, awaited=decision.awaited)
-    return candidate
+    return pod_info
 
 
 def _confirm(cluster: Cluster, pod: raw.Pod, placement: decisions.Placement) -> None:

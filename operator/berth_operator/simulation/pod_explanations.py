@@ -32,7 +32,7 @@ class PodExplanation:
     `timed_out` says that the explanation stopped at its time limit.
     """
 
-    candidate: queued_pods.Candidate
+    pod_info: queued_pods.PodInfo
     faults: tuple[decisions.Refusal, ...] = ()
     explanation: explain.Explanation | None = None
     timed_out: bool = False
@@ -40,7 +40,7 @@ class PodExplanation:
     @property
     def title(self) -> str:
         """The namespace and name of the pod."""
-        return self.candidate.title
+        return self.pod_info.title
 
     @property
     def rejected(self) -> bool:
@@ -56,8 +56,8 @@ class PodExplanation:
     def sentence(self) -> str:
         """The reason in a sentence."""
         if self.explanation is None:
-            return explain.sentence(decisions.Reject(self.candidate.uid, self.faults), self.candidate)
-        return explain.brief(self.explanation.counts, self.candidate, self.explanation.models)
+            return explain.sentence(decisions.Reject(self.pod_info.uid, self.faults), self.pod_info)
+        return explain.brief(self.explanation.counts, self.pod_info, self.explanation.models)
 
     @property
     def refusals(self) -> tuple[decisions.Refusal, ...]:
@@ -69,7 +69,7 @@ class PodExplanation:
                 self.explanation,
                 nodes=tuple(itertools.chain.from_iterable(map(_node_first, self.explanation.nodes))),
             ),
-            self.candidate,
+            self.pod_info,
         )
 
     @property
@@ -113,20 +113,20 @@ class Explainer:
         self._used = 0.0  # Seconds, by all explanations.
 
     def explain_pod(
-        self, candidate: queued_pods.Candidate, decision: decisions.Wait | decisions.Reject
+        self, pod_info: queued_pods.PodInfo, decision: decisions.Wait | decisions.Reject
     ) -> PodExplanation:
         """Return why a pod is not placed on the inventory as it is now."""
         if isinstance(decision, decisions.Reject):
-            return PodExplanation(candidate, decision.refusals)
+            return PodExplanation(pod_info, decision.refusals)
         version = self._cluster.inventory.table.version
         if version != self._version:
             self._cache, self._version = {}, version
-        key = candidate.request, candidate.demand, self._cluster.ledger.policy
+        key = pod_info.request, pod_info.demand, self._cluster.ledger.policy
         if key not in self._cache:
-            self._cache[key] = self._explain(candidate)
-        return dataclasses.replace(self._cache[key], candidate=candidate)
+            self._cache[key] = self._explain(pod_info)
+        return dataclasses.replace(self._cache[key], pod_info=pod_info)
 
-    def _explain(self, candidate: queued_pods.Candidate) -> PodExplanation:
+    def _explain(self, pod_info: queued_pods.PodInfo) -> PodExplanation:
         cluster, clock = self._cluster, self._cluster.clock
         all_nodes = len(cluster.inventory.index) <= self._detailed_nodes
         began = clock()
@@ -135,7 +135,7 @@ class Explainer:
             expired=search_effort.timer(clock, max(MIN_SECONDS, min(POD_SECONDS, RUN_SECONDS - self._used))),
         )
         explanation = explain.explain(
-            cluster.ledger.search, candidate, policy=cluster.ledger.policy, all_nodes=all_nodes, effort=effort
+            cluster.ledger.search, pod_info, policy=cluster.ledger.policy, all_nodes=all_nodes, effort=effort
         )
         self._used += clock() - began
-        return PodExplanation(candidate, explanation=explanation, timed_out=effort.out_of_time)
+        return PodExplanation(pod_info, explanation=explanation, timed_out=effort.out_of_time)

@@ -261,7 +261,7 @@ class Replay:
             self._start(key, pod)
             yield self._event(placed)
             return
-        candidate = placing.requeue(self._cluster, decision)
+        pod_info = placing.requeue(self._cluster, decision)
         reported: tuple[object, ...]
         if isinstance(decision, decisions.Reject):
             pod.state, reported = REFUSED, decision.refusals
@@ -269,4 +269,4 @@ class Replay:
             pod.state, reported = WAITING, decision.counts
         if reported != pod.last_refusal:
             pod.last_refusal = reported
-            yield self._event(self._explainer.explain_pod(candidate, decision))
+            yield self._event(self._explainer.explain_pod(pod_info, decision))

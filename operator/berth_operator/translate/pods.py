@@ -1,4 +1,4 @@
-"""Pods as the core knows them: candidates while they wait, holds once they are bound.
+"""Pods as the core knows them: a PodInfo while they wait, a Hold once they are bound.
 
 `held_devices` reads what a bound pod holds; the same function computes what a placed pod holds,
 so the two are equal. A pod that cannot be read at all withholds every card of its node that no
@@ -58,7 +58,7 @@ MIRROR_ANNOTATION = "kubernetes.io/config.mirror"  # Kubelets set it on the mirr
 class WaitingPod:
     """A pod of Berth that is not bound; a gated one is not tried. `byte_size` is that of its request."""
 
-    candidate: queued_pods.Candidate
+    pod_info: queued_pods.PodInfo
     gated: bool
     byte_size: int = dataclasses.field(default=0, compare=False)
 
@@ -114,7 +114,7 @@ def classify(pod: raw.Pod) -> ClassifiedPod:
     if pod.spec.scheduler_name != names.SCHEDULER_NAME or pod.metadata.deletion_timestamp:
         return IgnoredPod(pod.metadata.uid)
     pod_request = cached_request(pod)
-    waiting = _candidate(pod, pod_request)
+    waiting = _pod_info(pod, pod_request)
     size = pod_request.byte_size + memory_estimates.of_labels(waiting.labels)
     size += memory_estimates.of_claims(waiting.demand.claims)
     size += memory_estimates.of_disks(waiting.demand.disks)
@@ -166,19 +166,19 @@ def cached_request(pod: raw.Pod) -> PodRequest:
     return _requests(pod, pod_cache.waiting_key(pod))
 
 
-def candidate(pod: raw.Pod) -> queued_pods.Candidate:
-    """Return a waiting pod as a candidate."""
-    return _candidate(pod, cached_request(pod))
+def pod_info(pod: raw.Pod) -> queued_pods.PodInfo:
+    """Return a waiting pod as a pod_info."""
+    return _pod_info(pod, cached_request(pod))
 
 
-def _candidate(pod: raw.Pod, pod_request: PodRequest) -> queued_pods.Candidate:
+def _pod_info(pod: raw.Pod, pod_request: PodRequest) -> queued_pods.PodInfo:
     demand, faults, labels = pod_request.demand, pod_request.faults, _labels(pod)
     if controller := controllers.of_pod(pod):
         demand = dataclasses.replace(demand, controller=controller)
     if pod.spec.volumes:
         demand, more = _with_volumes(demand, pod)
         faults += more
-    return queued_pods.Candidate(
+    return queued_pods.PodInfo(
         uid=pod.metadata.uid,
         namespace=pod.metadata.namespace,
         name=pod.metadata.name,

@@ -152,7 +152,7 @@ def test_a_refusal_counts_the_replicas_that_are_left() -> None:
     """A card with one replica left is told as full for two, and names what it lacks."""
     shortfall = refused(replicas(1, count=2), request(requests.Replicas(2)))
 
-    assert (shortfall.reason, shortfall.never, shortfall.found) == (Reason.FULL, False, 1)
+    assert (shortfall.reason, shortfall.never_fits, shortfall.found) == (Reason.FULL, False, 1)
 
 
 def test_a_refusal_names_the_profile() -> None:

@@ -94,14 +94,14 @@ def test_shares_that_are_too_much_together_need_no_search() -> None:
     """However many containers there are, adding up is enough to say how many cards it would take."""
     search = Search(builders.inventory(*builders.nodes(50, cards=8)))
     asks = (requests.Gpus(2 + at % 7, ratio=1 + at % 17) for at in range(60))
-    candidate, effort = builders.candidate(request=builders.request(*asks)), Effort(100)
+    pod_info, effort = builders.pod_info(request=builders.request(*asks)), Effort(100)
 
-    answer = cycle.place_or_explain(search, candidate, Policy(), {}, effort)
+    answer = cycle.place_or_explain(search, pod_info, Policy(), {}, effort)
 
     assert isinstance(answer, decisions.Wait)
     assert answer.counts == (decisions.Count(Reason.TOO_FEW_CARDS, "", 50),)
     assert effort.left == 100
-    assert candidate.request.need.min_cards == 25
+    assert pod_info.request.need.min_cards == 25
 
 
 def test_requests_that_differ_cannot_be_made_to_have_one_hash() -> None:

@@ -175,7 +175,7 @@ def test_a_required_scope_that_cannot_be_had_is_refused(
 
     shortfall = refused(view(device, dict.fromkeys(held)), asked)
 
-    assert (shortfall.reason, shortfall.never, shortfall.found) == why
+    assert (shortfall.reason, shortfall.never_fits, shortfall.found) == why
 
 
 def test_a_scope_binds_shares_as_well() -> None:

@@ -186,7 +186,7 @@ def test_so_many_unused_cards_stay_untouched(withheld: int, count: int) -> None:
     shortfall = refused(given, request(count + 1))
 
     assert len(granted(given, request(count))) == count
-    assert (shortfall.reason, shortfall.never, shortfall.found) == (Reason.WITHHELD, False, count)
+    assert (shortfall.reason, shortfall.never_fits, shortfall.found) == (Reason.WITHHELD, False, count)
 
 
 # ---------------------------------------------------------------- conditions
@@ -214,7 +214,7 @@ def test_a_card_says_which_condition_it_fails(
     verdict = allocator.judge(view([T4]), T4, ask, requests.Conditions(**conditions))
 
     assert verdict is not None
-    assert (verdict.reason, verdict.never) == (reason, True)
+    assert (verdict.reason, verdict.never_fits) == (reason, True)
 
 
 T4: Final = card(model="Tesla T4")

@@ -49,7 +49,7 @@ def test_a_used_card_says_how_it_is_used(
     verdict = allocator.judge(given, card(), ask)
 
     assert verdict is not None
-    assert (verdict.reason, verdict.never) == (why, False)
+    assert (verdict.reason, verdict.never_fits) == (why, False)
 
 
 def test_a_verdict_has_the_figures_for_a_sentence() -> None:
@@ -63,7 +63,7 @@ def test_a_verdict_has_the_figures_for_a_sentence() -> None:
         minor=2,
         type="gpu",
         reason=Reason.FULL,
-        never=False,
+        never_fits=False,
         wanted=verdicts.Amount(20, 70 * GIB),
         free=verdicts.Amount(70, 60 * GIB),
         total=verdicts.Amount(100, 80 * GIB),
@@ -75,7 +75,7 @@ def test_what_a_card_is_comes_before_what_is_wrong_with_it() -> None:
     verdict = allocator.judge(view([SICK_T4]), SICK_T4, requests.cards(1), A40)
 
     assert verdict is not None
-    assert (verdict.reason, verdict.never) == (Reason.MODEL_MISMATCH, True)
+    assert (verdict.reason, verdict.never_fits) == (Reason.MODEL_MISMATCH, True)
 
 
 # ---------------------------------------------------------------- the node
@@ -96,7 +96,7 @@ CASES: Final[dict[str, tuple[device_view.View, requests.DeviceRequest, dict[str,
         f"a card in trouble, which may pass: {trouble}": (
             view([card(trouble=trouble)]),
             request(1),
-            {"reason": trouble, "never": False},
+            {"reason": trouble, "never_fits": False},
         )
         for trouble in (
             Reason.UNHEALTHY,
@@ -110,71 +110,71 @@ CASES: Final[dict[str, tuple[device_view.View, requests.DeviceRequest, dict[str,
         f"a share of no size of a {what}": (
             view([card(), builders.nic()]),
             request(ask),
-            {"reason": Reason.INVALID_REQUEST, "never": True},
+            {"reason": Reason.INVALID_REQUEST, "never_fits": True},
         )
         for what, ask in (("card", requests.Gpus(1)), ("NIC", requests.OtherDevices("rdma", 1, share=0)))
     },
     "more compute than any card has": (
         view([card()]),
         request(requests.Gpus(1, core=200)),
-        {"reason": Reason.TOO_SMALL, "never": True},
+        {"reason": Reason.TOO_SMALL, "never_fits": True},
     ),
     "two cards are of the wrong model, and one of the right ones is in use": (
         view(MODELS, {2: None}),
         request(2, conditions=A40),
         {"reason": Reason.IN_USE, "wanted": 2, "found": 1},
     ),
-    "no card": (view([]), request(2), {"reason": Reason.NO_DEVICE, "never": True}),
+    "no card": (view([]), request(2), {"reason": Reason.NO_DEVICE, "never_fits": True}),
     "too few cards, and which container wants them": (
         view([card()]),
         request(2),
-        {"reason": Reason.TOO_FEW_CARDS, "never": True, "container": "c0"},
+        {"reason": Reason.TOO_FEW_CARDS, "never_fits": True, "container": "c0"},
     ),
     "a source that failed": (
         view(builders.device(failed="NVML"), open=False),
         request(1),
-        {"reason": Reason.SOURCE_FAILED, "never": False, "detail": "NVML"},
+        {"reason": Reason.SOURCE_FAILED, "never_fits": False, "detail": "NVML"},
     ),
     "a silent agent": (
         view([card()], open=False),
         request(1),
-        {"reason": Reason.SILENT, "never": False, "detail": ""},
+        {"reason": Reason.SILENT, "never_fits": False, "detail": ""},
     ),
     "asks that fit alone but not together, for which no card is to blame": (
         view([card()], {0: device_view.Usage(20, 0, 1)}),
         request((requests.Gpus(1, core=50), requests.Gpus(1, core=40))),
-        {"reason": Reason.FULL, "never": False, "verdicts": ()},
+        {"reason": Reason.FULL, "never_fits": False, "verdicts": ()},
     ),
     "a withheld card": (EIGHT_A40, request(8), {"reason": Reason.WITHHELD}),
     "a scope, which no release of withheld cards would cure": (
         EIGHT_A40,
         request(8, grouping=requests.Grouping(scope=Scope.NUMA)),
-        {"reason": Reason.SCOPE_MISMATCH, "never": True, "found": 4},
+        {"reason": Reason.SCOPE_MISMATCH, "never_fits": True, "found": 4},
     ),
     "containers that are too much even for the empty node": (
         view([card(minor) for minor in range(4)]),
         request(3, 3),
-        {"reason": Reason.TOO_FEW_CARDS, "never": True, "wanted": 6, "found": 4},
+        {"reason": Reason.TOO_FEW_CARDS, "never_fits": True, "wanted": 6, "found": 4},
     ),
     "asks for parts of NICs that fit alone but not together": (
         view([card(), builders.nic()]),
         request(rdma(50), rdma(60)),
-        {"reason": Reason.TOO_FEW_CARDS, "never": True, "detail": "rdma", "wanted": 0},
+        {"reason": Reason.TOO_FEW_CARDS, "never_fits": True, "detail": "rdma", "wanted": 0},
     ),
     "asks for parts of NICs of which too much is taken": (
         view([card(), builders.nic()], {"rdma-n1-0": device_view.Usage(50, 0, 1)}),
         request(rdma(30), rdma(30)),
-        {"reason": Reason.FULL, "never": False, "detail": "rdma"},
+        {"reason": Reason.FULL, "never_fits": False, "detail": "rdma"},
     ),
     "cards and NICs, of which the NICs are too few": (
         view([card(0), card(1), builders.nic()]),
         request((requests.cards(1), rdma(50)), (requests.cards(1), rdma(60))),
-        {"reason": Reason.TOO_FEW_CARDS, "never": True, "detail": "rdma"},
+        {"reason": Reason.TOO_FEW_CARDS, "never_fits": True, "detail": "rdma"},
     ),
     "cards and NICs, of which the cards are too few": (
         view([card(), builders.nic(0), builders.nic(1)]),
         request((requests.cards(1), rdma(50)), (requests.cards(1), rdma(60))),
-        {"reason": Reason.TOO_FEW_CARDS, "never": True, "detail": "", "wanted": 2, "found": 1},
+        {"reason": Reason.TOO_FEW_CARDS, "never_fits": True, "detail": "", "wanted": 2, "found": 1},
     ),
     "more replicas than can be searched for": (
         view([card(replicas=1024)]),
@@ -216,7 +216,7 @@ def test_a_search_that_is_cut_short_says_that_it_does_not_know() -> None:
 
     shortfall = shortfalls.explain(view([card(0), card(1)]), asked, undecided=True)
 
-    assert (shortfall.reason, shortfall.never) == (Reason.UNDECIDED, False)
+    assert (shortfall.reason, shortfall.never_fits) == (Reason.UNDECIDED, False)
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ def test_too_many_sets_to_try_still_give_an_answer() -> None:
 )
 @hypothesis.given(random_devices.nodes_and_pods(most_asks=3))
 def test_never_means_not_even_on_an_empty_node(case: tuple[device_view.View, requests.DeviceRequest]) -> None:
-    """`never` is said if and only if the exhaustive search finds no way on the node with nothing used."""
+    """`never_fits` is said if and only if the exhaustive search finds no way on the node with nothing used."""
     given, asked = case
     hypothesis.assume(random_devices.effort(given, asked) <= 10_000)
     shortfall = allocator.allocate_or_explain(given, asked)
@@ -262,7 +262,7 @@ def test_never_means_not_even_on_an_empty_node(case: tuple[device_view.View, req
 
     possible = next(brute.ways(shortfalls.emptied(given), asked), None) is not None
 
-    assert shortfall.never == (not possible)
+    assert shortfall.never_fits == (not possible)
 
 
 @hypothesis.settings(

@@ -183,7 +183,7 @@ def picture(dice: Dice) -> Inventory:
             made.set_quarantine(name, "OutOfcpu" if dice.once_in(15) else "")
     search = Search(made)
     for number in range(dice.choice((0, 4, 8, 16))):
-        pod = candidate(dice, f"old{number}", simple=True)
+        pod = pod_info(dice, f"old{number}", simple=True)
         found = search.place(pod.request, pod.demand, policy=RULES)
         if found is not None:
             made.charge(cycle.hold_for(pod, found))
@@ -234,7 +234,7 @@ def ask(dice: Dice, *, simple: bool) -> requests.Ask:
     return requests.Gpus(dice.mostly(1, 2, 3), core, memory)
 
 
-def candidate(dice: Dice, name: str = "p", *, simple: bool = False) -> queued_pods.Candidate:
+def pod_info(dice: Dice, name: str = "p", *, simple: bool = False) -> queued_pods.PodInfo:
     """Make a pod."""
     request = pod(dice, simple=simple)
     cpu = dice.choice((0, 500) if simple else (0, 500, 500, 2000, 5000))
@@ -244,7 +244,7 @@ def candidate(dice: Dice, name: str = "p", *, simple: bool = False) -> queued_po
     demand = nodes.NodeDemand(
         tuple((key, count) for key, count in sorted(amounts.items()) if count), served, place
     )
-    return queued_pods.Candidate(f"uid-{name}", "ml", name, request, demand)
+    return queued_pods.PodInfo(f"uid-{name}", "ml", name, request, demand)
 
 
 def pod(dice: Dice, *, simple: bool) -> requests.DeviceRequest:
@@ -325,9 +325,9 @@ def pictures() -> st.SearchStrategy[Inventory]:
     return SEEDS.map(lambda seed: picture(Dice(seed)))
 
 
-def candidates() -> st.SearchStrategy[queued_pods.Candidate]:
+def pod_infos() -> st.SearchStrategy[queued_pods.PodInfo]:
     """Return a strategy of pods."""
-    return SEEDS.map(lambda seed: candidate(Dice(seed)))
+    return SEEDS.map(lambda seed: pod_info(Dice(seed)))
 
 
 # ---------------------------------------------------------------- what is true
@@ -348,12 +348,12 @@ def alone(inventory: Inventory, name: str) -> Inventory:
     return made
 
 
-def takes(inventory: Inventory, pod: queued_pods.Candidate) -> bool:
+def takes(inventory: Inventory, pod: queued_pods.PodInfo) -> bool:
     """Return whether a search of its own finds a place."""
     return Search(inventory).place(pod.request, pod.demand, policy=RULES) is not None
 
 
-def takers(inventory: Inventory, pod: queued_pods.Candidate) -> list[str]:
+def takers(inventory: Inventory, pod: queued_pods.PodInfo) -> list[str]:
     """Name the nodes that would take a pod if they were alone in the world."""
     found = [info.name for info in inventory.each() if info.node is not None]
     return [name for name in found if takes(alone(inventory, name), pod)]
@@ -377,7 +377,7 @@ def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
     return arrays and all(one[key] == other[key] for key in ("names", "rows", "rest"))
 
 
-def asked(made: Inventory, pod: queued_pods.Candidate, *, all_nodes: bool = False) -> explain.Explanation:
+def asked(made: Inventory, pod: queued_pods.PodInfo, *, all_nodes: bool = False) -> explain.Explanation:
     """Explain with a search that remembers nothing."""
     return explain.explain(Search(made), pod, policy=RULES, all_nodes=all_nodes)
 

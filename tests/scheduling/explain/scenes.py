@@ -20,30 +20,30 @@ def pod(
     node_selection: nodes.NodeSelection = nodes.ANYWHERE,
     grouping: requests.Grouping = requests.NO_GROUPING,
     **conditions: Any,
-) -> queued_pods.Candidate:
+) -> queued_pods.PodInfo:
     """Make a pod with one container; keywords are conditions on cards."""
     container = requests.ContainerRequest("main", asks)
     request = requests.DeviceRequest((container,), requests.Conditions(**conditions), grouping)
     demand = nodes.NodeDemand(((nodes.CPU, cpu), (nodes.PODS, 1)), node_selection=node_selection)
-    return queued_pods.Candidate("uid-p", "ml", "p", request, demand)
+    return queued_pods.PodInfo("uid-p", "ml", "p", request, demand)
 
 
-def cards(count: int = 1, **fields: Any) -> queued_pods.Candidate:
+def cards(count: int = 1, **fields: Any) -> queued_pods.PodInfo:
     """Make a pod that asks for whole cards."""
     return pod(requests.cards(count), **fields)
 
 
-def part(core: int = 50, gib: int = 40, count: int = 1, **fields: Any) -> queued_pods.Candidate:
+def part(core: int = 50, gib: int = 40, count: int = 1, **fields: Any) -> queued_pods.PodInfo:
     """Make a pod that asks for a part of one card, or of several."""
     return pod(requests.Gpus(count, core, gib * builders.GIB), **fields)
 
 
-def told(made: Inventory, asked: queued_pods.Candidate, *, all_nodes: bool = False) -> explain.Explanation:
+def told(made: Inventory, asked: queued_pods.PodInfo, *, all_nodes: bool = False) -> explain.Explanation:
     """Explain."""
     return explain.explain(Search(made), asked, policy=RULES, all_nodes=all_nodes)
 
 
-def said(made: Inventory, asked: queued_pods.Candidate) -> str:
+def said(made: Inventory, asked: queued_pods.PodInfo) -> str:
     """Explain in a sentence."""
     return explain.sentence(told(made, asked), asked)
 

@@ -22,20 +22,20 @@ from scheduling.explain import clusters, spoken
 
 
 @clusters.PROPERTY
-@hypothesis.given(inventory=clusters.pictures(), pod=clusters.candidates(), all_nodes=st.booleans())
+@hypothesis.given(inventory=clusters.pictures(), pod=clusters.pod_infos(), all_nodes=st.booleans())
 @hypothesis.example(
     # Here pods withhold cards of a node that has too many pods: if others ended, no card would be left.
     inventory=clusters.picture(clusters.Dice(576460752303423488)),
-    pod=clusters.candidate(clusters.Dice(10829914)),
+    pod=clusters.pod_info(clusters.Dice(10829914)),
     all_nodes=False,
 )
 @hypothesis.example(
     # Here more of a card's compute is held than there is, and a share of its memory alone still fits.
     inventory=clusters.picture(clusters.Dice(4496)),
-    pod=clusters.candidate(clusters.Dice(12128015)),
+    pod=clusters.pod_info(clusters.Dice(12128015)),
     all_nodes=False,
 )
-def test_every_change_helps(inventory: Inventory, pod: queued_pods.Candidate, *, all_nodes: bool) -> None:
+def test_every_change_helps(inventory: Inventory, pod: queued_pods.PodInfo, *, all_nodes: bool) -> None:
     """After each proposed change the pod really fits, and on as many nodes as was said."""
     for advice in clusters.asked(inventory, pod, all_nodes=all_nodes).advice:
         after = clusters.after(Scenario(pod.request, pod.demand), advice)
@@ -50,7 +50,7 @@ def test_every_change_helps(inventory: Inventory, pod: queued_pods.Candidate, *,
                 assert clusters.takes(spoken.done(inventory, sentence), pod), sentence
 
 
-def _applied(inventory: Inventory, advice: explain.Advice, pod: queued_pods.Candidate) -> Inventory:
+def _applied(inventory: Inventory, advice: explain.Advice, pod: queued_pods.PodInfo) -> Inventory:
     """Return the node of the advice alone, after its changes."""
     (name,) = {one.node for one in advice.changes if one.node}
     info, made = inventory.node(name), Inventory()
@@ -72,8 +72,8 @@ def _applied(inventory: Inventory, advice: explain.Advice, pod: queued_pods.Cand
 
 
 @clusters.PROPERTY
-@hypothesis.given(inventory=clusters.pictures(), pod=clusters.candidates())
-def test_every_condition_that_helps_is_told(inventory: Inventory, pod: queued_pods.Candidate) -> None:
+@hypothesis.given(inventory=clusters.pictures(), pod=clusters.pod_infos())
+def test_every_condition_that_helps_is_told(inventory: Inventory, pod: queued_pods.PodInfo) -> None:
     """Of the conditions on devices exactly those are proposed to be dropped that alone stand in the way."""
     told = clusters.asked(inventory, pod, all_nodes=True)
     hypothesis.assume(not told.fits)
@@ -94,20 +94,20 @@ _FIELDS = {
 }
 
 
-def _relaxed(pod: queued_pods.Candidate, field: str) -> queued_pods.Candidate:
+def _relaxed(pod: queued_pods.PodInfo, field: str) -> queued_pods.PodInfo:
     part, nothing = _FIELDS[field]
     changed = dataclasses.replace(getattr(pod.request, part), **{field: nothing})
     return dataclasses.replace(pod, request=dataclasses.replace(pod.request, **{part: changed}))
 
 
 @clusters.PROPERTY
-@hypothesis.given(inventory=clusters.pictures(), pod=clusters.candidates())
+@hypothesis.given(inventory=clusters.pictures(), pod=clusters.pod_infos())
 @hypothesis.example(
     # Here the largest node had one card when nodes were last compared, and has three now.
     inventory=clusters.picture(clusters.Dice(1100757919)),
-    pod=clusters.candidate(clusters.Dice(1219129)),
+    pod=clusters.pod_info(clusters.Dice(1219129)),
 )
-def test_fewer_cards_are_as_many_as_fit(inventory: Inventory, pod: queued_pods.Candidate) -> None:
+def test_fewer_cards_are_as_many_as_fit(inventory: Inventory, pod: queued_pods.PodInfo) -> None:
     """The number that is proposed in place of a larger one is the largest that fits."""
     hypothesis.assume(len(pod.request.containers) == 1 and len(pod.request.containers[0].asks) == 1)
     ask = pod.request.containers[0].asks[0]
@@ -127,17 +127,17 @@ def test_fewer_cards_are_as_many_as_fit(inventory: Inventory, pod: queued_pods.C
 
 
 @clusters.PROPERTY
-@hypothesis.given(inventory=clusters.pictures(), pod=clusters.candidates())
+@hypothesis.given(inventory=clusters.pictures(), pod=clusters.pod_infos())
 @hypothesis.example(
     # Here a victim is needed only beside another that is not: a card that is unused is withheld.
     inventory=clusters.picture(clusters.Dice(644818)),
-    pod=clusters.candidate(clusters.Dice(9478)),
+    pod=clusters.pod_info(clusters.Dice(9478)),
 )
 @hypothesis.example(
     inventory=clusters.picture(clusters.Dice(644818)),
-    pod=clusters.candidate(clusters.Dice(75014)),
+    pod=clusters.pod_info(clusters.Dice(75014)),
 )
-def test_no_pod_is_ended_without_need(inventory: Inventory, pod: queued_pods.Candidate) -> None:
+def test_no_pod_is_ended_without_need(inventory: Inventory, pod: queued_pods.PodInfo) -> None:
     """Of the pods that would have to end, none can be left out."""
     for advice in clusters.asked(inventory, pod).advice:
         (change, *others) = advice.changes

@@ -13,12 +13,10 @@ from berth_operator.scheduling.search import Search
 from scheduling.oversold import BATCH, RULES, WHOLE, holder, one_card, part, pod
 
 
-def told(
-    inventory: Inventory, candidate: queued_pods.Candidate, policy: Policy = RULES
-) -> explain.Explanation:
+def told(inventory: Inventory, pod_info: queued_pods.PodInfo, policy: Policy = RULES) -> explain.Explanation:
     """Explain why a pod waits."""
     return explain.explain(
-        Search(inventory), candidate, policy=policy, effort=explain.effort_outside_rounds(all_nodes=True)
+        Search(inventory), pod_info, policy=policy, effort=explain.effort_outside_rounds(all_nodes=True)
     )
 
 

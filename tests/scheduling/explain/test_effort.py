@@ -40,7 +40,7 @@ def crowd(core: int) -> Inventory:
     return inventory
 
 
-def puzzling() -> queued_pods.Candidate:
+def puzzling() -> queued_pods.PodInfo:
     """Make a pod whose place sums cannot tell: two kinds of shares that do not add up."""
     pod = scenes.pod(requests.Gpus(1, core=40, memory=builders.GIB))
     (one,) = pod.request.containers

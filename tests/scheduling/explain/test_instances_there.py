@@ -14,7 +14,7 @@ from support import builders
 PROFILES: Final = ("1g.10gb", "2g.20gb")
 
 
-def wanted(count: int = 1) -> queued_pods.Candidate:
+def wanted(count: int = 1) -> queued_pods.PodInfo:
     """Make a pod that asks for instances of a profile that no node has."""
     return scenes.pod(requests.Instances("1g.5gb", count))
 

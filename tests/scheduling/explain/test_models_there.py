@@ -26,7 +26,7 @@ def of(*models: str) -> Inventory:
     )
 
 
-def brief(made: Inventory, pod: queued_pods.Candidate = WANTED) -> str:
+def brief(made: Inventory, pod: queued_pods.PodInfo = WANTED) -> str:
     """Return what is said without a close look."""
     return explain.brief(LACKING, pod, known_models.instead(LACKING, made))
 

@@ -18,7 +18,7 @@ Known = tuple[nodes.Node | device_facts.Device | holds.Hold, ...]
 
 
 def told(
-    *known: nodes.Node | device_facts.Device | holds.Hold, asked: queued_pods.Candidate
+    *known: nodes.Node | device_facts.Device | holds.Hold, asked: queued_pods.PodInfo
 ) -> tuple[str, str]:
     """Explain to a pod of another namespace, and to one of the namespace of the holders."""
     made = builders.inventory(*known)
@@ -61,9 +61,7 @@ WITHHELD: Known = (*builders.nodes(1, 2), builders.hold(OTHERS, withheld=2))
     ],
     ids=["one ends", "two end", "with another change", "a stray process", "cards that nobody can name"],
 )
-def test_pods_of_other_namespaces_are_counted(
-    known: Known, asked: queued_pods.Candidate, ending: str
-) -> None:
+def test_pods_of_other_namespaces_are_counted(known: Known, asked: queued_pods.PodInfo, ending: str) -> None:
     """Their names are nobody's business; those of its own namespace are told."""
     stranger, own = told(*known, asked=asked)
 

@@ -41,7 +41,7 @@ def test_a_silent_agent_on_the_only_node_with_the_port_free() -> None:
     nodes = (builders.node(name) for name in (*OTHERS, "z"))
     devices = (builders.device(name, 4) for name in (*OTHERS, "z"))
     inventory = builders.inventory(*nodes, *devices, *holds, silent=(*OTHERS, "z"))
-    pod = builders.candidate(demand=builders.demand(host_ports=(PORT,)))
+    pod = builders.pod_info(demand=builders.demand(host_ports=(PORT,)))
 
     assert scenes.said(inventory, pod).endswith("Would fit if the Berth agent on z reported again.")
 

@@ -265,7 +265,7 @@ CONDITIONS = {
 
 
 @pytest.mark.parametrize(("pod", "text"), CONDITIONS.values(), ids=CONDITIONS.keys())
-def test_conditions_on_models(pod: queued_pods.Candidate, text: str) -> None:
+def test_conditions_on_models(pod: queued_pods.PodInfo, text: str) -> None:
     """What is wanted of a model is repeated as it was asked."""
     assert (
         explain.brief([Count(Reason.MODEL_MISMATCH, "", 1)], pod)

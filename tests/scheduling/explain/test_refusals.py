@@ -54,7 +54,7 @@ REFUSALS = {
 
 @pytest.mark.parametrize(("inventory", "pod", "expected"), REFUSALS.values(), ids=REFUSALS.keys())
 def test_refusals(
-    inventory: Inventory, pod: queued_pods.Candidate, expected: list[tuple[str, Reason, str]]
+    inventory: Inventory, pod: queued_pods.PodInfo, expected: list[tuple[str, Reason, str]]
 ) -> None:
     """Each refusal names its device, or the node where no device is at fault, with a message."""
     told = scenes.told(inventory, pod, all_nodes=True)

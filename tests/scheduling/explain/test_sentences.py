@@ -70,7 +70,7 @@ UNREADABLE = "cards held by pods whose allocation annotation is missing or unrea
 THREE = "these obstacles: node cordoned, taint gpu, other model"
 NEVER = "It would not fit on any node even if all nodes were empty."
 
-SENTENCES: dict[str, tuple[Inventory, queued_pods.Candidate, str]] = {
+SENTENCES: dict[str, tuple[Inventory, queued_pods.PodInfo, str]] = {
     "several reasons": (
         mixed(),
         scenes.part(20, 80, models=frozenset({builders.MODEL})),
@@ -342,7 +342,7 @@ SENTENCES: dict[str, tuple[Inventory, queued_pods.Candidate, str]] = {
 
 
 @pytest.mark.parametrize(("inventory", "pod", "text"), SENTENCES.values(), ids=SENTENCES.keys())
-def test_sentence(inventory: Inventory, pod: queued_pods.Candidate, text: str) -> None:
+def test_sentence(inventory: Inventory, pod: queued_pods.PodInfo, text: str) -> None:
     """A pod is told how many nodes refuse it for which reason, and the one change that is smallest."""
     assert scenes.said(inventory, pod) == text
 

@@ -30,7 +30,7 @@ def shared(*, replicas: int = 4) -> Inventory:
     )
 
 
-SENTENCES: Final[dict[str, tuple[queued_pods.Candidate, str]]] = {
+SENTENCES: Final[dict[str, tuple[queued_pods.PodInfo, str]]] = {
     "a whole card": (scenes.cards(), "1 replica (nvidia.com/gpu.shared) instead of 1 whole card"),
     "whole cards": (scenes.cards(2), "2 replicas (nvidia.com/gpu.shared) instead of 2 whole cards"),
     "a part of a card": (scenes.part(), "1 replica (nvidia.com/gpu.shared) instead of a part of a card"),
@@ -38,7 +38,7 @@ SENTENCES: Final[dict[str, tuple[queued_pods.Candidate, str]]] = {
 
 
 @pytest.mark.parametrize(("pod", "helpful"), SENTENCES.values(), ids=SENTENCES.keys())
-def test_an_idle_node_of_replicas_is_not_full(pod: queued_pods.Candidate, helpful: str) -> None:
+def test_an_idle_node_of_replicas_is_not_full(pod: queued_pods.PodInfo, helpful: str) -> None:
     """Who asks for cards that are only given out as replicas reads so, and what to ask for instead."""
     said = scenes.said(shared(), pod)
 
@@ -61,7 +61,7 @@ def test_the_advice_is_what_a_pod_can_write() -> None:
     assert advised.request == scenes.pod(requests.Replicas(1)).request
 
 
-REFUSED: Final[dict[str, queued_pods.Candidate]] = {
+REFUSED: Final[dict[str, queued_pods.PodInfo]] = {
     "a scope": scenes.cards(2, grouping=requests.Grouping(scope=Scope.NUMA)),
     "more cards than there are": scenes.cards(3),
     "a model that no card is of": scenes.cards(models=frozenset({"T4"})),
@@ -69,7 +69,7 @@ REFUSED: Final[dict[str, queued_pods.Candidate]] = {
 
 
 @pytest.mark.parametrize("pod", REFUSED.values(), ids=REFUSED.keys())
-def test_replicas_are_no_advice_where_they_would_not_do(pod: queued_pods.Candidate) -> None:
+def test_replicas_are_no_advice_where_they_would_not_do(pod: queued_pods.PodInfo) -> None:
     """Nothing is advised that would not help, or would leave out what the pod asks for."""
     assert names.NVIDIA_GPU_SHARED not in scenes.said(shared(), pod)
 

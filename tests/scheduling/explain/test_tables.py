@@ -122,7 +122,7 @@ def test_a_pod_without_cards_is_told_of_the_devices_that_it_asks_for() -> None:
     device = builders.device("n1", 8, others=[builders.nic(0)])
     made = builders.inventory(builders.node("n1"), device)
     parts = (requests.OtherDevices("rdma", 1, share) for share in (50, 60))
-    pod = builders.candidate(request=builders.request(*parts))
+    pod = builders.pod_info(request=builders.request(*parts))
 
     table = explain.table(scenes.told(made, pod))
 

@@ -28,9 +28,9 @@ from scheduling.explain import clusters
 
 
 @clusters.PROPERTY
-@hypothesis.given(inventory=clusters.pictures(), pod=clusters.candidates())
+@hypothesis.given(inventory=clusters.pictures(), pod=clusters.pod_infos())
 def test_node_is_listed_exactly_if_it_would_not_take_the_pod(
-    inventory: Inventory, pod: queued_pods.Candidate
+    inventory: Inventory, pod: queued_pods.PodInfo
 ) -> None:
     """Search and explanation agree on every node: no refusal without cause, no cause without refusal."""
     able = clusters.takers(inventory, pod)
@@ -43,8 +43,8 @@ def test_node_is_listed_exactly_if_it_would_not_take_the_pod(
 
 
 @clusters.PROPERTY
-@hypothesis.given(inventory=clusters.pictures(), pod=clusters.candidates())
-def test_counts_are_those_of_the_nodes(inventory: Inventory, pod: queued_pods.Candidate) -> None:
+@hypothesis.given(inventory=clusters.pictures(), pod=clusters.pod_infos())
+def test_counts_are_those_of_the_nodes(inventory: Inventory, pod: queued_pods.PodInfo) -> None:
     """What is counted without looking closely equals the first reasons of the single nodes."""
     search = Search(inventory)
     signature = signatures.of(pod.request, pod.demand)
@@ -59,8 +59,8 @@ def test_counts_are_those_of_the_nodes(inventory: Inventory, pod: queued_pods.Ca
 
 
 @clusters.PROPERTY
-@hypothesis.given(inventory=clusters.pictures(), pod=clusters.candidates())
-def test_reason_is_true_of_its_node(inventory: Inventory, pod: queued_pods.Candidate) -> None:
+@hypothesis.given(inventory=clusters.pictures(), pod=clusters.pod_infos())
+def test_reason_is_true_of_its_node(inventory: Inventory, pod: queued_pods.PodInfo) -> None:
     """A node's reason is the first thing in the way: its place, its state, its devices, its resources."""
     for finding in clusters.asked(inventory, pod, all_nodes=True).nodes:
         info = inventory.node(finding.node)
@@ -70,7 +70,7 @@ def test_reason_is_true_of_its_node(inventory: Inventory, pod: queued_pods.Candi
         state = _state(info) if pod.request else None
         if place is not None or finding.reason in node_survey.NODE_OBJECT_REASONS:
             assert (finding.reason, finding.detail) == place
-        elif state is not None or (finding.reason in node_survey.AGENT_REASONS and not finding.never):
+        elif state is not None or (finding.reason in node_survey.AGENT_REASONS and not finding.never_fits):
             assert finding.reason is state
         elif finding.reason is Reason.NO_DEVICE:
             assert info.device is not None
@@ -107,8 +107,8 @@ def _state(info: node_info.NodeInfo) -> Reason | None:
 
 
 @clusters.PROPERTY
-@hypothesis.given(inventory=clusters.pictures(), pod=clusters.candidates())
-def test_never_means_not_even_if_empty(inventory: Inventory, pod: queued_pods.Candidate) -> None:
+@hypothesis.given(inventory=clusters.pictures(), pod=clusters.pod_infos())
+def test_never_means_not_even_if_empty(inventory: Inventory, pod: queued_pods.PodInfo) -> None:
     """What is said never to fit does not fit a node with nothing used and nothing wrong."""
     anywhere = dataclasses.replace(
         pod.demand, node_selection=nodes.NodeSelection(tolerations=(nodes.Toleration(operator="Exists"),))
@@ -116,13 +116,13 @@ def test_never_means_not_even_if_empty(inventory: Inventory, pod: queued_pods.Ca
     content = dataclasses.replace(pod, demand=anywhere)
 
     for finding in clusters.asked(inventory, pod, all_nodes=True).nodes:
-        if finding.never:
+        if finding.never_fits:
             assert not clusters.takes(_emptied(inventory, finding.node), content), finding
 
 
 @clusters.PROPERTY
-@hypothesis.given(inventory=clusters.pictures(), pod=clusters.candidates())
-def test_what_never_fits_is_not_full(inventory: Inventory, pod: queued_pods.Candidate) -> None:
+@hypothesis.given(inventory=clusters.pictures(), pod=clusters.pod_infos())
+def test_what_never_fits_is_not_full(inventory: Inventory, pod: queued_pods.PodInfo) -> None:
     """Whoever reads that a node is full waits for it: so sums that tell never do not say full."""
     survey = node_survey.survey(Search(inventory), pod, clusters.RULES, work_budget.WorkBudget(Effort()))
 
@@ -149,8 +149,8 @@ def _emptied(inventory: Inventory, name: str) -> Inventory:
 
 
 @clusters.PROPERTY
-@hypothesis.given(inventory=clusters.pictures(), pod=clusters.candidates())
-def test_figures_of_the_nearest_are_true(inventory: Inventory, pod: queued_pods.Candidate) -> None:
+@hypothesis.given(inventory=clusters.pictures(), pod=clusters.pod_infos())
+def test_figures_of_the_nearest_are_true(inventory: Inventory, pod: queued_pods.PodInfo) -> None:
     """The card that is nearest has as much free as is said, and less than is wanted."""
     nearest = clusters.asked(inventory, pod).nearest
     info = inventory.node(nearest.node) if nearest is not None else None
@@ -165,8 +165,8 @@ def test_figures_of_the_nearest_are_true(inventory: Inventory, pod: queued_pods.
 
 
 @clusters.PROPERTY
-@hypothesis.given(inventory=clusters.pictures(), pod=clusters.candidates())
-def test_nobody_is_left_without_a_word(inventory: Inventory, pod: queued_pods.Candidate) -> None:
+@hypothesis.given(inventory=clusters.pictures(), pod=clusters.pod_infos())
+def test_nobody_is_left_without_a_word(inventory: Inventory, pod: queued_pods.PodInfo) -> None:
     """Where no change helps, the nearest is told, unless all nodes refuse for the same one thing."""
     told = clusters.asked(inventory, pod)
     hypothesis.assume(told.total and not told.fits and not told.advice)
@@ -175,8 +175,8 @@ def test_nobody_is_left_without_a_word(inventory: Inventory, pod: queued_pods.Ca
 
 
 @clusters.PROPERTY
-@hypothesis.given(inventory=clusters.pictures(), pod=clusters.candidates())
-def test_all_that_is_in_the_way_is_true(inventory: Inventory, pod: queued_pods.Candidate) -> None:
+@hypothesis.given(inventory=clusters.pictures(), pod=clusters.pod_infos())
+def test_all_that_is_in_the_way_is_true(inventory: Inventory, pod: queued_pods.PodInfo) -> None:
     """Of the things in the way of the nearest node each is so, and one of them is the node's reason."""
     nearest = clusters.asked(inventory, pod).nearest
     hypothesis.assume(nearest is not None and nearest.whys)
@@ -198,8 +198,8 @@ def test_all_that_is_in_the_way_is_true(inventory: Inventory, pod: queued_pods.C
 
 
 @clusters.PROPERTY
-@hypothesis.given(inventory=clusters.pictures(), pod=clusters.candidates(), all_nodes=st.booleans())
-def test_nothing_changes(inventory: Inventory, pod: queued_pods.Candidate, *, all_nodes: bool) -> None:
+@hypothesis.given(inventory=clusters.pictures(), pod=clusters.pod_infos(), all_nodes=st.booleans())
+def test_nothing_changes(inventory: Inventory, pod: queued_pods.PodInfo, *, all_nodes: bool) -> None:
     """To explain is to read: not a number, not a name and not a version is another afterwards."""
     before = clusters.state(inventory)
 
@@ -209,9 +209,9 @@ def test_nothing_changes(inventory: Inventory, pod: queued_pods.Candidate, *, al
 
 
 @clusters.PROPERTY
-@hypothesis.given(inventory=clusters.pictures(), pod=clusters.candidates())
-@hypothesis.example(clusters.picture(clusters.Dice(447)), clusters.candidate(clusters.Dice(447)))
-def test_equal_clusters_give_equal_words(inventory: Inventory, pod: queued_pods.Candidate) -> None:
+@hypothesis.given(inventory=clusters.pictures(), pod=clusters.pod_infos())
+@hypothesis.example(clusters.picture(clusters.Dice(447)), clusters.pod_info(clusters.Dice(447)))
+def test_equal_clusters_give_equal_words(inventory: Inventory, pod: queued_pods.PodInfo) -> None:
     """In whatever order nodes and pods become known (I11), if nvidia.com/gpu means other profiles, too."""
     again = Inventory()
     for info in reversed(list(inventory.each())):
@@ -232,8 +232,8 @@ def test_equal_clusters_give_equal_words(inventory: Inventory, pod: queued_pods.
 
 
 @clusters.PROPERTY
-@hypothesis.given(inventory=clusters.pictures(), pod=clusters.candidates())
-def test_remembering_search_changes_nothing(inventory: Inventory, pod: queued_pods.Candidate) -> None:
+@hypothesis.given(inventory=clusters.pictures(), pod=clusters.pod_infos())
+def test_remembering_search_changes_nothing(inventory: Inventory, pod: queued_pods.PodInfo) -> None:
     """An explanation by a search that has answered before, and seen pods go since, is the same."""
     search = Search(inventory)
     explain.explain(search, pod, policy=clusters.RULES)
@@ -247,9 +247,9 @@ def test_remembering_search_changes_nothing(inventory: Inventory, pod: queued_po
 
 
 @clusters.PROPERTY
-@hypothesis.given(inventory=clusters.pictures(), pod=clusters.candidates(), all_nodes=st.booleans())
+@hypothesis.given(inventory=clusters.pictures(), pod=clusters.pod_infos(), all_nodes=st.booleans())
 def test_every_explanation_can_be_said(
-    inventory: Inventory, pod: queued_pods.Candidate, *, all_nodes: bool
+    inventory: Inventory, pod: queued_pods.PodInfo, *, all_nodes: bool
 ) -> None:
     """Each has a sentence that an event can carry, a table, and a message for each refusal."""
     told = clusters.asked(inventory, pod, all_nodes=all_nodes)

@@ -33,7 +33,7 @@ CASES = {
 
 @pytest.mark.parametrize(("inventory", "pod", "text"), CASES.values(), ids=CASES.keys())
 def test_nobody_is_told_that_more_hardware_is_needed(
-    inventory: Inventory, pod: queued_pods.Candidate, text: str
+    inventory: Inventory, pod: queued_pods.PodInfo, text: str
 ) -> None:
     """Of what such a node might have nothing is said, and it stands last: it is seldom what is wrong."""
     assert scenes.said(inventory, pod) == text

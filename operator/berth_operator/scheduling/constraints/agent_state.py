@@ -11,7 +11,7 @@ import numpy as np
 
 from berth_operator.scheduling import changes, node_info, node_table, queued_pods
 from berth_operator.scheduling.changes import ProposedChange, Scenario
-from berth_operator.scheduling.constraints.constraint import Constraint, Objection
+from berth_operator.scheduling.constraints.constraint import Constraint, Rejection
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.wording import are, clipped, have, nodes_that, noun
@@ -24,7 +24,7 @@ DETAILED: Final[Mapping[Reason, Callable[[node_info.NodeInfo], str]]] = {
 }
 
 
-def unresolvable(query: Query) -> Iterator[Objection]:
+def unresolvable(query: Query) -> Iterator[Rejection]:
     """Yield the nodes that give out no device at all, by their state."""
     if not query.need.any_device:
         return
@@ -38,17 +38,17 @@ def unresolvable(query: Query) -> Iterator[Objection]:
         if reason in DETAILED:
             yield from _one_by_one(query, state == number, reason)
         else:
-            yield Objection(state == number, reason, never=reason in NOTHING_THERE)
+            yield Rejection(state == number, reason, never_fits=reason in NOTHING_THERE)
 
 
-def _one_by_one(query: Query, nodes: node_table.Mask, reason: Reason) -> Iterator[Objection]:
+def _one_by_one(query: Query, nodes: node_table.Mask, reason: Reason) -> Iterator[Rejection]:
     """Yield what each of these nodes, which are few, says of itself."""
     rows = np.arange(query.inventory.size)[query.rows]
     for at in np.flatnonzero(nodes).tolist():
         info = query.inventory.infos[int(rows[at])]
-        one = np.zeros(query.height, dtype=np.bool_)
+        one = np.zeros(query.node_count, dtype=np.bool_)
         one[at] = True
-        yield Objection(one, reason, DETAILED[reason](info) if info is not None else "")
+        yield Rejection(one, reason, DETAILED[reason](info) if info is not None else "")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,12 +94,12 @@ def remedies(scenario: Scenario, _: object) -> Iterator[ProposedChange]:
         yield ProposedChange([RepairAgent(node=scenario.node.name, reason=reason)], is_prerequisite=True)
 
 
-def _unread(nodes: int, _pod: queued_pods.Candidate, detail: str) -> str:
+def _unread(nodes: int, _pod: queued_pods.PodInfo, detail: str) -> str:
     agents = "an agent that cannot read its GPUs" if nodes == 1 else "agents that cannot read their GPUs"
     return f"{have(nodes)} {agents}" + (f" ({clipped(detail)})" if detail else "")
 
 
-def _quarantined(nodes: int, _pod: queued_pods.Candidate, detail: str) -> str:
+def _quarantined(nodes: int, _pod: queued_pods.PodInfo, detail: str) -> str:
     return f"{are(nodes)} quarantined" + (f" ({clipped(detail)})" if detail else "")
 
 

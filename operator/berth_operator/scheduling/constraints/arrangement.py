@@ -25,12 +25,12 @@ SCOPES = {
 }
 
 
-def within(pod: queued_pods.Candidate) -> str:
+def within(pod: queued_pods.PodInfo) -> str:
     """Return within what the cards of a pod must be."""
     return f"within one {SCOPES.get(pod.request.grouping.scope or '', 'scope')}"
 
 
-def joint(pod: queued_pods.Candidate) -> str:
+def joint(pod: queued_pods.PodInfo) -> str:
     """Return which devices of a pod must share a PCIe root."""
     return listed(pod.request.grouping.joint) or "devices"
 
@@ -70,7 +70,7 @@ def relaxations(failed: FailedPlacement) -> Iterator[changes.ProposedChange]:
         yield from changes.dropped(grouping, any_score, "grouping", ANY_SCORE)
 
 
-def partition(pod: queued_pods.Candidate) -> str:
+def partition(pod: queued_pods.PodInfo) -> str:
     """Return which partition a pod asks for."""
     grouping = pod.request.grouping
     best = " of the best score" if grouping.partition is PartitionChoice.RESTRICTED else ""

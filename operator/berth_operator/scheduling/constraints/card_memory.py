@@ -11,7 +11,7 @@ from typing import ClassVar, Final
 import numpy as np
 
 from berth_operator.scheduling import changes, node_table, queued_pods, signatures
-from berth_operator.scheduling.constraints.constraint import Constraint, FailedPlacement, Objection
+from berth_operator.scheduling.constraints.constraint import Constraint, FailedPlacement, Rejection
 from berth_operator.scheduling.constraints.gaps import gap
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
@@ -40,17 +40,17 @@ def feasible(query: Query) -> node_table.Mask:
     return mask
 
 
-def unresolvable(query: Query) -> Iterator[Objection]:
+def unresolvable(query: Query) -> Iterator[Rejection]:
     """Yield the nodes whose cards have less memory in all."""
     total = node_table.total(query.table.total[query.rows])
     there = (query.table.model[query.rows] != node_table.ABSENT).any(axis=1)
     few = there & (total < query.signature.grouping.memory_together)
-    yield Objection(few, Reason.CARD_MEMORY, never=True)
+    yield Rejection(few, Reason.CARD_MEMORY, never_fits=True)
 
 
-def resolvable(query: Query) -> Iterator[Objection]:
+def resolvable(query: Query) -> Iterator[Rejection]:
     """Yield the nodes on which too little is free now."""
-    yield Objection(~feasible(query), Reason.CARD_MEMORY)
+    yield Rejection(~feasible(query), Reason.CARD_MEMORY)
 
 
 def gaps(query: Query) -> Iterator[node_table.Scores]:
@@ -103,7 +103,7 @@ def remedies(scenario: changes.Scenario, _: object) -> Iterator[changes.Proposed
         yield changes.ProposedChange([changes.EndPods(node=scenario.node.name, holds=holders)])
 
 
-def _too_little(nodes: int, pod: queued_pods.Candidate, _detail: str) -> str:
+def _too_little(nodes: int, pod: queued_pods.PodInfo, _detail: str) -> str:
     wanted = amount(Unit.BYTES, pod.request.grouping.memory_together)
     return f"{have(nodes)} less than {wanted} of memory free on all cards together"
 

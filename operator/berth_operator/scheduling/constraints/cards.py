@@ -14,7 +14,7 @@ from berth_crds import names
 from berth_operator.scheduling import changes, decisions, node_table, queued_pods
 from berth_operator.scheduling.changes import DeviceRef, ProposedChange, Scenario
 from berth_operator.scheduling.constraints import asks as device_asks
-from berth_operator.scheduling.constraints.constraint import Constraint, FailedPlacement, Objection
+from berth_operator.scheduling.constraints.constraint import Constraint, FailedPlacement, Rejection
 from berth_operator.scheduling.constraints.gaps import gap
 from berth_operator.scheduling.constraints.query import CardsAfterConditions, Query, matching_cards
 from berth_operator.scheduling.decisions import Reason
@@ -82,7 +82,7 @@ def large_enough(query: Query, ask: requests.Gpus) -> node_table.Mask:
     return found
 
 
-def unresolvable(query: Query) -> Iterator[Objection]:
+def unresolvable(query: Query) -> Iterator[Rejection]:
     """Yield the nodes that have too few cards of the right kind and size, used or not."""
     need = query.need
     if not card_asks(need):
@@ -90,14 +90,14 @@ def unresolvable(query: Query) -> Iterator[Objection]:
     found = cards_after_each_condition(query)
     cards = found[-1][1]
     for reason, remaining in (*found, *_excluding_modes(query, cards)):
-        yield Objection(node_table.count(remaining) < need.min_cards, reason, never=True)
+        yield Rejection(node_table.count(remaining) < need.min_cards, reason, never_fits=True)
     for ask in need.largest_shares:
-        yield Objection(
-            node_table.count(cards & large_enough(query, ask)) < ask.count, Reason.TOO_SMALL, never=True
+        yield Rejection(
+            node_table.count(cards & large_enough(query, ask)) < ask.count, Reason.TOO_SMALL, never_fits=True
         )
     if len(need.shares) > 1 and need.memory:
         together = node_table.total(query.table.total[query.rows] * cards)
-        yield Objection(together < need.memory, Reason.TOO_SMALL, never=True)
+        yield Rejection(together < need.memory, Reason.TOO_SMALL, never_fits=True)
 
 
 def _excluding_modes(query: Query, cards: node_table.Mask) -> Iterator[tuple[Reason, node_table.Mask]]:
@@ -142,7 +142,7 @@ def room_together(query: Query, cards: node_table.Mask) -> node_table.Mask:
     return mask
 
 
-def resolvable(query: Query) -> Iterator[Objection]:
+def resolvable(query: Query) -> Iterator[Rejection]:
     """Yield the nodes whose cards are held by others, or withheld."""
     table, rows, need = query.table, query.rows, query.need
     if not card_asks(need):
@@ -150,16 +150,16 @@ def resolvable(query: Query) -> Iterator[Objection]:
     cards = meeting_conditions(query)
     if need.whole:
         free = node_table.count(cards & table.whole[rows])
-        yield Objection(free < need.whole, Reason.FULL)
-        yield Objection(free - table.withheld[rows] < need.whole, Reason.WITHHELD)
+        yield Rejection(free < need.whole, Reason.FULL)
+        yield Rejection(free - table.withheld[rows] < need.whole, Reason.WITHHELD)
     for ask in need.largest_shares:
         few = node_table.count(query.room_for(ask, cards)) < ask.count
         if (few & (table.withheld[rows] > 0)).any():
             room = node_table.count(query.without_withheld().room_for(ask, cards))
-            yield Objection(few & (room >= ask.count), Reason.WITHHELD)
-        yield Objection(few, Reason.FULL)
+            yield Rejection(few & (room >= ask.count), Reason.WITHHELD)
+        yield Rejection(few, Reason.FULL)
     if len(need.shares) > 1:
-        yield Objection(~room_together(query, cards & table.open[rows]), Reason.FULL)
+        yield Rejection(~room_together(query, cards & table.open[rows]), Reason.FULL)
 
 
 def gaps(query: Query) -> Iterator[node_table.Scores]:
@@ -271,7 +271,7 @@ def _rooms(shortfall: allocator.Shortfall | None) -> Iterator[tuple[float, Devic
     for verdict in shortfall.verdicts if shortfall else ():
         wanted, free = verdict.wanted, verdict.free
         whole = wanted.core >= verdict.total.core and wanted.memory >= verdict.total.memory
-        if verdict.reason in USED and not verdict.never and not whole:
+        if verdict.reason in USED and not verdict.never_fits and not whole:
             core, memory = _core_to_free(verdict), max(0, wanted.memory - free.memory)
             lack = max((one.missing_fraction for one in missing(verdict)), default=0.0)
             yield lack, DeviceRef(verdict.device, verdict.minor, core, memory, verdict.type)
@@ -295,7 +295,7 @@ def missing(verdict: allocator.Verdict) -> Iterator[Deficit]:
 # ---------------------------------------------------------------- words
 
 
-def _too_few(nodes: int, pod: queued_pods.Candidate, detail: str) -> str:
+def _too_few(nodes: int, pod: queued_pods.PodInfo, detail: str) -> str:
     if detail == REPLICAS:
         need = pod.request.need
         # On some nodes nvidia.com/gpu asks for replicas.
@@ -308,7 +308,7 @@ def _too_few(nodes: int, pod: queued_pods.Candidate, detail: str) -> str:
     return f"{have(nodes)} {fewer(max(pod.request.need.min_cards, 1), 'card')}"
 
 
-def _taken(nodes: int, pod: queued_pods.Candidate, detail: str) -> str:
+def _taken(nodes: int, pod: queued_pods.PodInfo, detail: str) -> str:
     """Return what is all given out; without a detail it is the cards."""
     if detail:
         return f"{have(nodes)} too few free {noun(detail, 2)}"
@@ -320,11 +320,11 @@ def _taken(nodes: int, pod: queued_pods.Candidate, detail: str) -> str:
     return f"{have(nodes)} {fewer(0 if narrowed else need.min_cards, 'free card')}"
 
 
-def _wrong_model(nodes: int, pod: queued_pods.Candidate, _detail: str) -> str:
+def _wrong_model(nodes: int, pod: queued_pods.PodInfo, _detail: str) -> str:
     return f"{have(nodes)} {fewer(max(pod.request.need.min_cards, 1), 'card')} {models(pod)}"
 
 
-def models(pod: queued_pods.Candidate) -> str:
+def models(pod: queued_pods.PodInfo) -> str:
     """Return which models a pod accepts, as it wrote them."""
     asked = pod.request.conditions
     parts = []
@@ -339,20 +339,20 @@ def models(pod: queued_pods.Candidate) -> str:
     return " and ".join(parts) or "of the wanted model"
 
 
-def _too_small(nodes: int, pod: queued_pods.Candidate, _detail: str) -> str:
+def _too_small(nodes: int, pod: queued_pods.PodInfo, _detail: str) -> str:
     request = pod.request
     least = max(request.conditions.least_memory, *(one.memory for one in request.need.shares), 0)
     size = f"with at least {amount(Unit.BYTES, least)}" if least else "that are large enough"
     return f"{have(nodes)} too few cards {size}"
 
 
-def _in_replicas(nodes: int, pod: queued_pods.Candidate, _detail: str) -> str:
+def _in_replicas(nodes: int, pod: queued_pods.PodInfo, _detail: str) -> str:
     need = pod.request.need
     given = "that are given out only as time-sliced or MPS replicas"
     return f"{have(nodes)} cards {given if need.whole or need.shares else 'with a different sharing mode'}"
 
 
-def _withheld(nodes: int, _pod: queued_pods.Candidate, detail: str) -> str:
+def _withheld(nodes: int, _pod: queued_pods.PodInfo, detail: str) -> str:
     cards = f"{have(nodes)} cards held by pods whose allocation annotation is missing or unreadable"
     return cards + (f" ({clipped(detail)})" if detail else "")
 

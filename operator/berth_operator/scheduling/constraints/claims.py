@@ -12,7 +12,7 @@ from typing import ClassVar, Final
 import numpy as np
 
 from berth_operator.scheduling import changes, node_table, queued_pods
-from berth_operator.scheduling.constraints.constraint import Constraint, FailedPlacement, Objection
+from berth_operator.scheduling.constraints.constraint import Constraint, FailedPlacement, Rejection
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.nodes import facts
@@ -35,19 +35,19 @@ def in_use(query: Query) -> Iterator[str]:
 def feasible(query: Query) -> node_table.Mask:
     """Return all nodes, or none."""
     fault = needs.of(query.inventory.volumes, query.signature.demand.claims).fault
-    return np.full(query.height, fault is None and not any(in_use(query)), dtype=np.bool_)
+    return np.full(query.node_count, fault is None and not any(in_use(query)), dtype=np.bool_)
 
 
-def unresolvable(query: Query) -> Iterator[Objection]:
-    """Yield the same objection for all nodes, if a claim has a fault."""
+def unresolvable(query: Query) -> Iterator[Rejection]:
+    """Yield the same rejection for all nodes, if a claim has a fault."""
     if fault := needs.of(query.inventory.volumes, query.signature.demand.claims).fault:
-        yield Objection(np.ones(query.height, dtype=np.bool_), *fault)
+        yield Rejection(np.ones(query.node_count, dtype=np.bool_), *fault)
 
 
-def resolvable(query: Query) -> Iterator[Objection]:
-    """Yield the same objection for all nodes, if another pod has a claim to itself."""
+def resolvable(query: Query) -> Iterator[Rejection]:
+    """Yield the same rejection for all nodes, if another pod has a claim to itself."""
     for name in in_use(query):
-        yield Objection(np.ones(query.height, dtype=np.bool_), Reason.CLAIM_IN_USE, name)
+        yield Rejection(np.ones(query.node_count, dtype=np.bool_), Reason.CLAIM_IN_USE, name)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ def _named(before: str, after: str) -> Words:
     return lambda _nodes, _pod, detail: f'{before} "{clipped(detail)}"{after}'
 
 
-def _unbound(_nodes: int, _pod: queued_pods.Candidate, detail: str) -> str:
+def _unbound(_nodes: int, _pod: queued_pods.PodInfo, detail: str) -> str:
     return f'pod has unbound immediate PersistentVolumeClaims (persistentvolumeclaim "{clipped(detail)}")'
 
 

@@ -1,8 +1,8 @@
 """What a constraint is: one check that a node must pass, as a Filter plugin of kube-scheduler is.
 
-The search asks for the nodes that are `feasible`: those that pass. `unresolvable` objections stay until the
+The search asks for the nodes that are `feasible`: those that pass. `unresolvable` rejections stay until the
 Node, its agent or the pod changes. `resolvable` ones may disappear while these stay as they are: when
-another pod ends or a device recovers. Where no node is left, the reason of each is its first objection, and
+another pod ends or a device recovers. Where no node is left, the reason of each is its first rejection, and
 the unresolvable ones of all constraints come first: so what waiting cannot cure is reported before what
 it may. Gaps say how near a node comes. `what_if` tries relaxations, which are changes of the pod, and
 remedies, which are changes of a node. A `Scenario` is the pod and one node with all that is on it.
@@ -24,25 +24,25 @@ from berth_operator.scheduling.wording import Words
 class DependsOn(enum.Enum):
     """What the answer of a node depends on: when a node changes, what is remembered of it is void.
 
-    What depends on anything else than the node is asked anew in each decision. Of the two other members
-    constraints have only `OTHER_PODS`, and preferences only `CLUSTER`.
+    What depends on anything else than the node is asked anew in each decision.
     """
 
     NODE = "the node itself and the pods on it"
-    CLUSTER = "other nodes, too"
-    OTHER_PODS = "which pods are on other nodes"
+    CLUSTER = "other nodes, too"  # Preferences only.
+    OTHER_PODS = "which pods are on other nodes"  # Constraints only.
 
 
-class Objection(NamedTuple):
-    """Nodes that refuse, and why; `never` if they could not take the pod even with no other pod on them.
+class Rejection(NamedTuple):
+    """Nodes that are rejected, and why; `never_fits` if what they are made of cannot suffice.
 
-    A taint, a cordon or a silent agent is unresolvable, because no pod's end lifts it, and yet not `never`.
+    Such a node could not take the pod even with no pods, faults, taints or cordon. A taint, a cordon or a
+    silent agent is unresolvable, because no pod's end lifts it, but does not make a node one that never fits.
     """
 
     nodes: node_table.Mask
     reason: Reason
     detail: str = ""
-    never: bool = False
+    never_fits: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ Filter = Callable[[Query], node_table.Mask]  # Returns the nodes that pass.
 
 
 def nothing(*_: object) -> tuple[()]:
-    """Return no objection, no gap and no change."""
+    """Return no rejection, no gap and no change."""
     return ()
 
 
@@ -84,8 +84,8 @@ class Constraint:
 
     applies_to: Callable[[signatures.Signature], bool] = always
     feasible: Filter | None = None
-    unresolvable: Callable[[Query], Iterable[Objection]] = nothing
-    resolvable: Callable[[Query], Iterable[Objection]] = nothing
+    unresolvable: Callable[[Query], Iterable[Rejection]] = nothing
+    resolvable: Callable[[Query], Iterable[Rejection]] = nothing
     gaps: Callable[[Query], Iterable[node_table.Scores]] = nothing
     relaxations: Callable[[FailedPlacement], Iterable[ProposedChange]] = nothing
     remedies: Callable[[Scenario, allocator.Shortfall | None], Iterable[ProposedChange]] = nothing

@@ -8,7 +8,7 @@ import numpy as np
 from berth_operator.scheduling import node_table, queued_pods
 from berth_operator.scheduling.changes import ProposedChange
 from berth_operator.scheduling.constraints import asks
-from berth_operator.scheduling.constraints.constraint import Constraint, FailedPlacement, Objection
+from berth_operator.scheduling.constraints.constraint import Constraint, FailedPlacement, Rejection
 from berth_operator.scheduling.constraints.gaps import gap
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
@@ -47,7 +47,7 @@ def counts(query: Query) -> Iterator[DeviceCounts]:
 
 def _columns(query: Query, tables: tuple[str, ...], column: int | None) -> list[node_table.Numbers]:
     if column is None:
-        return [np.zeros(query.height, dtype=np.int64) for _ in tables]
+        return [np.zeros(query.node_count, dtype=np.int64) for _ in tables]
     return [getattr(query.table, name)[query.rows, column] for name in tables]
 
 
@@ -67,16 +67,16 @@ def feasible(query: Query) -> node_table.Mask:
     return mask
 
 
-def unresolvable(query: Query) -> Iterator[Objection]:
+def unresolvable(query: Query) -> Iterator[Rejection]:
     """Yield the nodes that have too few pieces, used or not."""
     for one in counts(query):
-        yield Objection(one.in_all < one.wanted, one.lacking, one.detail, never=True)
+        yield Rejection(one.in_all < one.wanted, one.lacking, one.detail, never_fits=True)
 
 
-def resolvable(query: Query) -> Iterator[Objection]:
+def resolvable(query: Query) -> Iterator[Rejection]:
     """Yield the nodes that have too few pieces left."""
     for one in counts(query):
-        yield Objection(one.left < one.wanted, Reason.FULL, one.name)
+        yield Rejection(one.left < one.wanted, Reason.FULL, one.name)
 
 
 def gaps(query: Query) -> Iterator[node_table.Scores]:
@@ -85,7 +85,7 @@ def gaps(query: Query) -> Iterator[node_table.Scores]:
         yield gap(one.left, one.wanted)
 
 
-def _no_such_instance(nodes: int, pod: queued_pods.Candidate, detail: str) -> str:
+def _no_such_instance(nodes: int, pod: queued_pods.PodInfo, detail: str) -> str:
     counts = (one.count for one in pod.request.need.instances if one.profile == detail)
     return f"{have(nodes)} {fewer(next(counts, 0), noun(f'MIG {detail}'.strip(), 1))}"
 

@@ -15,7 +15,7 @@ from berth_operator.scheduling import (
     queued_pods,
     signatures,
 )
-from berth_operator.scheduling.constraints.constraint import Constraint, FailedPlacement, Objection
+from berth_operator.scheduling.constraints.constraint import Constraint, FailedPlacement, Rejection
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.delivery_methods import DeliveryMethod
@@ -37,7 +37,7 @@ def asked(signature: signatures.Signature) -> bool:
 def feasible(query: Query) -> node_table.Mask:
     """Return the nodes that have one of the methods that serve the pod."""
     methods, need = query.table.delivery[query.rows], query.need
-    if (need.replicas or need.instances) and not query.signature.unit:
+    if (need.replicas or need.instances) and not query.signature.gpu_unit:
         # Where nvidia.com/gpu asks for these, the kubelet counts them by that name alone.
         renamed = gpu_units.stands_for_pieces(query.table, query.rows)
         methods = np.where(renamed, methods & ~int(DeliveryMethod.DEVICE_PLUGIN), methods)
@@ -45,17 +45,17 @@ def feasible(query: Query) -> node_table.Mask:
     return found & ~_unserved(query)
 
 
-def unresolvable(query: Query) -> Iterator[Objection]:
+def unresolvable(query: Query) -> Iterator[Rejection]:
     """Yield the nodes that serve others by the environment, those that do by their kubelet, and the rest."""
     refusing, unserved = ~feasible(query), _unserved(query)
     if _is_opening(query.signature.demand):
-        yield Objection(refusing, Reason.NO_DELIVERY)
+        yield Rejection(refusing, Reason.NO_DELIVERY)
         return
     obeying = ~unserved & _having(DeliveryMethod.ENVIRONMENT, query)
     counting = ~unserved & ~obeying & _having(DeliveryMethod.DEVICE_PLUGIN, query)
-    yield Objection(refusing & obeying, Reason.NOT_FED, never=True)
-    yield Objection(refusing & counting, Reason.NOT_COUNTED)
-    yield Objection(refusing & ~obeying & ~counting, Reason.NO_DELIVERY)
+    yield Rejection(refusing & obeying, Reason.NOT_FED, never_fits=True)
+    yield Rejection(refusing & counting, Reason.NOT_COUNTED)
+    yield Rejection(refusing & ~obeying & ~counting, Reason.NO_DELIVERY)
 
 
 def _is_opening(demand: facts.NodeDemand) -> bool:
@@ -63,7 +63,7 @@ def _is_opening(demand: facts.NodeDemand) -> bool:
     return bool(demand.delivery & DeliveryMethod.OPENING)
 
 
-def _no_delivery(nodes: int, pod: queued_pods.Candidate, _detail: str) -> str:
+def _no_delivery(nodes: int, pod: queued_pods.PodInfo, _detail: str) -> str:
     told = "its Device says why" if nodes == 1 else "their Devices say why"
     if not _is_opening(pod.demand):
         return f"{have(nodes)} no way to give containers their cards: {told}"

@@ -7,7 +7,7 @@ from typing import ClassVar, Final, Self
 from berth_operator.scheduling import changes, node_table
 from berth_operator.scheduling.changes import DeviceRef, ProposedChange, Scenario
 from berth_operator.scheduling.constraints import cards, counted_devices
-from berth_operator.scheduling.constraints.constraint import Constraint, Objection
+from berth_operator.scheduling.constraints.constraint import Constraint, Rejection
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import allocator, device_facts, occupants
@@ -18,12 +18,12 @@ from berth_operator.scheduling.wording import of_devices
 TROUBLE_REASONS: Final = tuple(reason for reason in node_table.TROUBLES if reason is not None)
 
 
-def resolvable(query: Query) -> Iterator[Objection]:
+def resolvable(query: Query) -> Iterator[Rejection]:
     """Yield the nodes that have too few devices that are well, by what is wrong with the others."""
     for counted in counted_devices.counts(query):  # Replicas, MIG instances and devices that are no GPUs.
         few = counted.well < counted.wanted
         for reason in TROUBLE_REASONS if few.any() else ():
-            yield Objection(
+            yield Rejection(
                 few & (counted.trouble == node_table.TROUBLES.index(reason)), reason, counted.name
             )
     trouble = query.table.trouble[query.rows]
@@ -36,11 +36,11 @@ def resolvable(query: Query) -> Iterator[Objection]:
 
 def _troubled_cards(
     trouble: node_table.Numbers, count: int, suitable: node_table.Mask
-) -> Iterator[Objection]:
+) -> Iterator[Rejection]:
     few = node_table.count(suitable & (trouble == 0)) < count
     for reason in TROUBLE_REASONS if few.any() else ():
         there = (suitable & (trouble == node_table.TROUBLES.index(reason))).any(axis=1)
-        yield Objection(few & there, reason)
+        yield Rejection(few & there, reason)
 
 
 # ---------------------------------------------------------------- what would lift it

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from berth_operator.scheduling import changes, exclusive_use, node_table, queued_pods
-from berth_operator.scheduling.constraints.constraint import Constraint, FailedPlacement, Objection
+from berth_operator.scheduling.constraints.constraint import Constraint, FailedPlacement, Rejection
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.nodes import facts
@@ -25,10 +25,10 @@ def feasible(query: Query) -> node_table.Mask:
     return query.inventory.disks.free(query.signature.demand.disks, query.inventory.size)[query.rows]
 
 
-def resolvable(query: Query) -> Iterator[Objection]:
-    """Yield the objections of the nodes on which a pod has a disk, disk by disk."""
+def resolvable(query: Query) -> Iterator[Rejection]:
+    """Yield the rejections of the nodes on which a pod has a disk, disk by disk."""
     for disk in query.signature.demand.disks:
-        yield Objection(_taken(query, disk), Reason.DISK_IN_USE, disk.name)
+        yield Rejection(_taken(query, disk), Reason.DISK_IN_USE, disk.name)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ def remedies(scenario: changes.Scenario, _: object) -> Iterator[changes.Proposed
         yield changes.ProposedChange([changes.EndPods(node=scenario.node.name, holds=holders)])
 
 
-def _in_use(nodes: int, _pod: queued_pods.Candidate, detail: str) -> str:
+def _in_use(nodes: int, _pod: queued_pods.PodInfo, detail: str) -> str:
     return f"{have(nodes)} the disk {clipped(detail)} in use"
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from berth_operator.scheduling import changes, node_table, queued_pods, signatures
 from berth_operator.scheduling.constraints import cards
-from berth_operator.scheduling.constraints.constraint import Constraint, FailedPlacement, Objection
+from berth_operator.scheduling.constraints.constraint import Constraint, FailedPlacement, Rejection
 from berth_operator.scheduling.constraints.gaps import gap
 from berth_operator.scheduling.constraints.query import Query, matching_cards
 from berth_operator.scheduling.decisions import Reason
@@ -31,7 +31,7 @@ def asked(signature: signatures.Signature) -> bool:
     return signature.conditions.free_memory_at_least > 0
 
 
-def resolvable(query: Query) -> Iterator[Objection]:
+def resolvable(query: Query) -> Iterator[Rejection]:
     """Yield the nodes on which too few of the cards with room have enough free now."""
     table, rows, need = query.table, query.rows, query.need
     if not cards.card_asks(need):
@@ -39,11 +39,11 @@ def resolvable(query: Query) -> Iterator[Objection]:
     enough = cards.meeting_conditions(query) & query.enough_memory_free
     if need.whole:
         free = node_table.count(enough & table.whole[rows]) - table.withheld[rows]
-        yield Objection(free < need.whole, Reason.FREE_MEMORY)
+        yield Rejection(free < need.whole, Reason.FREE_MEMORY)
     for ask in need.largest_shares:
-        yield Objection(node_table.count(query.room_for(ask, enough)) < ask.count, Reason.FREE_MEMORY)
+        yield Rejection(node_table.count(query.room_for(ask, enough)) < ask.count, Reason.FREE_MEMORY)
     if len(need.shares) > 1:
-        yield Objection(~cards.room_together(query, enough & table.open[rows]), Reason.FREE_MEMORY)
+        yield Rejection(~cards.room_together(query, enough & table.open[rows]), Reason.FREE_MEMORY)
 
 
 def _least_of_best(query: Query) -> node_table.Numbers:
@@ -54,7 +54,7 @@ def _least_of_best(query: Query) -> node_table.Numbers:
     found = query.table.free_memory(query.rows) * (there if meeting is None else meeting)
     count = max(1, query.need.min_cards)
     if count > found.shape[1]:
-        return np.zeros(query.height, dtype=np.int64)
+        return np.zeros(query.node_count, dtype=np.int64)
     best: node_table.Numbers = -np.sort(-found, axis=1)[:, count - 1]
     return best
 
@@ -96,7 +96,7 @@ def relaxations(failed: FailedPlacement) -> Iterator[changes.ProposedChange]:
         yield from [changes.ProposedChange(variants)] if variants else ()
 
 
-def _too_little(nodes: int, pod: queued_pods.Candidate, _detail: str) -> str:
+def _too_little(nodes: int, pod: queued_pods.PodInfo, _detail: str) -> str:
     least = amount(Unit.BYTES, pod.request.conditions.free_memory_at_least)
     return (
         f"{have(nodes)} {fewer(max(pod.request.need.cards, 1), 'card')} with at least {least} of memory free"

@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from berth_operator.scheduling import changes, exclusive_use, node_table, queued_pods
-from berth_operator.scheduling.constraints.constraint import Constraint, FailedPlacement, Objection
+from berth_operator.scheduling.constraints.constraint import Constraint, FailedPlacement, Rejection
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.nodes import facts
@@ -28,10 +28,10 @@ def feasible(query: Query) -> node_table.Mask:
     return query.inventory.ports.free(query.signature.demand.host_ports, query.inventory.size)[query.rows]
 
 
-def resolvable(query: Query) -> Iterator[Objection]:
-    """Yield the objections of the nodes on which a port is taken, port by port."""
+def resolvable(query: Query) -> Iterator[Rejection]:
+    """Yield the rejections of the nodes on which a port is taken, port by port."""
     for port in query.signature.demand.host_ports:
-        yield Objection(taken(query, port), Reason.HOST_PORT_TAKEN, str(port))
+        yield Rejection(taken(query, port), Reason.HOST_PORT_TAKEN, str(port))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +78,7 @@ def remedies(scenario: changes.Scenario, _: object) -> Iterator[changes.Proposed
         yield changes.ProposedChange([changes.EndPods(node=scenario.node.name, holds=holders)])
 
 
-def _in_use(nodes: int, _pod: queued_pods.Candidate, detail: str) -> str:
+def _in_use(nodes: int, _pod: queued_pods.PodInfo, detail: str) -> str:
     return f"{have(nodes)} host port {clipped(detail)} in use"
 
 

@@ -11,7 +11,7 @@ from berth_crds import names
 from berth_crds.vocabulary import PartitionPolicy
 from berth_operator.scheduling import changes, node_table, queued_pods, signatures
 from berth_operator.scheduling.changes import ProposedChange, Scenario
-from berth_operator.scheduling.constraints.constraint import Constraint, Objection
+from berth_operator.scheduling.constraints.constraint import Constraint, Rejection
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import scopes
@@ -33,10 +33,10 @@ def feasible(query: Query) -> node_table.Mask:
     return mask & table.has_node[rows]
 
 
-def resolvable(query: Query) -> Iterator[Objection]:
+def resolvable(query: Query) -> Iterator[Rejection]:
     """Yield the nodes that have none."""
     if query.table.honoring:
-        yield Objection(~feasible(query), Reason.PARTITIONS_HONORED)
+        yield Rejection(~feasible(query), Reason.PARTITIONS_HONORED)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ def remedies(scenario: Scenario, _: object) -> Iterator[ProposedChange]:
         yield ProposedChange([PreferPartitions(node=scenario.node.name)])
 
 
-def _words(nodes: int, pod: queued_pods.Candidate, _: str) -> str:
+def _words(nodes: int, pod: queued_pods.PodInfo, _: str) -> str:
     gives = "gives" if nodes == 1 else "give"
     count = pod.request.need.whole
     cards = "1 card" if count == 1 else f"{count} cards"

@@ -19,7 +19,7 @@ from berth_operator.scheduling.constraints.constraint import (
     Constraint,
     DependsOn,
     FailedPlacement,
-    Objection,
+    Rejection,
 )
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
@@ -96,7 +96,7 @@ REFUSALS: Final[dict[Reason, Refusals]] = {
 def feasible(query: Query) -> node_table.Mask:
     """Return the nodes that meet affinity and anti-affinity."""
     if not topologies.pod_labels_are_known(query):
-        return np.zeros(query.height, dtype=np.bool_)
+        return np.zeros(query.node_count, dtype=np.bool_)
     mask = np.ones(query.inventory.size, dtype=np.bool_)
     for refusals in REFUSALS.values():
         for refused, _ in refusals(query):
@@ -104,14 +104,14 @@ def feasible(query: Query) -> node_table.Mask:
     return mask[query.rows]
 
 
-def resolvable(query: Query) -> Iterator[Objection]:
+def resolvable(query: Query) -> Iterator[Rejection]:
     """Yield the nodes that refuse, term by term."""
     if not topologies.pod_labels_are_known(query):
-        yield Objection(np.ones(query.height, dtype=np.bool_), Reason.UNKNOWN_POD_LABELS)
+        yield Rejection(np.ones(query.node_count, dtype=np.bool_), Reason.UNKNOWN_POD_LABELS)
         return
     for reason, refusals in REFUSALS.items():
         for refused, key in refusals(query):
-            yield Objection(refused[query.rows], reason, key)
+            yield Rejection(refused[query.rows], reason, key)
 
 
 def gaps(query: Query) -> Iterator[node_table.Scores]:

@@ -39,14 +39,14 @@ class Query:
         self.rows = rows
         self.signature = signature
         self.need = signature.need
-        self.cards_after_each_condition: CardsAfterConditions = ()  # As `cards` found it.
+        self.cards_after_each_condition: CardsAfterConditions = ()  # `constraints.cards` sets it.
         self._matching: object = NOT_COMPUTED
         self._cards_with_room: object = NOT_COMPUTED
 
     @property
-    def height(self) -> int:
+    def node_count(self) -> int:
         """How many nodes are asked."""
-        return self.table.height(self.rows)
+        return self.table.row_count(self.rows)
 
     @property
     def matching(self) -> node_table.Mask | None:
@@ -76,7 +76,7 @@ class Query:
 
     def room_for(self, ask: requests.Gpus, matching: node_table.Mask | None) -> node_table.Mask:
         """Return which cards have room for a share now."""
-        return cards_with_room(self.table, self.rows, ask, matching, core_limit=self.need.core_limit)
+        return cards_that_fit(self.table, self.rows, ask, matching, core_limit=self.need.core_limit)
 
     @property
     def core(self) -> node_table.Numbers:
@@ -129,7 +129,7 @@ def _listed_cards(inventory: Inventory, rows: node_table.Rows, asked: requests.C
     return there & ~inventory.named(asked.avoid_uuids)[rows] if asked.avoid_uuids else there
 
 
-def cards_with_room(
+def cards_that_fit(
     table: node_table.NodeTable,
     rows: node_table.Rows,
     ask: requests.Gpus,

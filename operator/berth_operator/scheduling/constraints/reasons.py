@@ -1,6 +1,6 @@
 """Why not, counted over all nodes at once: cheap enough for every decision that finds no place.
 
-Each node has its first reason: the unresolvable objections of all constraints in their order, then the
+Each node has its first reason: the unresolvable rejections of all constraints in their order, then the
 resolvable ones, and last what only a search on the node showed. So what waiting hardly lifts comes before
 what it may, and a node that could never take the pod is not called full.
 """
@@ -11,7 +11,7 @@ import numpy as np
 
 from berth_operator.scheduling import gpu_units, node_table, signatures
 from berth_operator.scheduling.constraints import registry
-from berth_operator.scheduling.constraints.constraint import Objection
+from berth_operator.scheduling.constraints.constraint import Rejection
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Count, NodeReason, Reason
 from berth_operator.scheduling.inventory import Inventory
@@ -27,13 +27,13 @@ class ReasonTable:
         self._never: list[node_table.Mask] = []
         self.node_reasons: dict[NodeReason, int] = {}
 
-    def object(self, objection: Objection) -> None:
+    def object(self, rejection: Rejection) -> None:
         """Add a reason for those nodes that have none yet."""
-        if objection.never:
-            self._never.append(objection.nodes)
-        fresh = objection.nodes & self._left
+        if rejection.never_fits:
+            self._never.append(rejection.nodes)
+        fresh = rejection.nodes & self._left
         if fresh.any():
-            self.reason_index[fresh] = self._number((objection.reason, objection.detail))
+            self.reason_index[fresh] = self._number((rejection.reason, rejection.detail))
             self._left ^= fresh
             self.complete = not self._left.any()
 
@@ -43,7 +43,7 @@ class ReasonTable:
             self.reason_index[row] = self._number(why)
             self._left[row] = False
 
-    def never(self) -> node_table.Mask:
+    def never_fits(self) -> node_table.Mask:
         """Return the nodes that could not take the pod with nothing used and nothing wrong."""
         mask = np.zeros(len(self.reason_index), dtype=np.bool_)
         for nodes in self._never:
@@ -72,13 +72,13 @@ def count(
     No place was found, so a node that gives no reason was not evaluated for want of time.
     """
     table = ReasonTable(inventory.table.has_node[: inventory.size])
-    for objection in _objections(inventory, signature):
-        table.object(objection)
+    for rejection in _rejections(inventory, signature):
+        table.object(rejection)
         if table.complete:
             break
     for row, why in searched.items():
         table.add(row, why)
-    table.object(Objection(inventory.table.has_node[: inventory.size], Reason.UNDECIDED))
+    table.object(Rejection(inventory.table.has_node[: inventory.size], Reason.UNDECIDED))
     return table.counts() or (Count(Reason.NO_NODES, "", 0),)
 
 
@@ -87,27 +87,27 @@ def evaluate(
 ) -> ReasonTable:
     """Return the first reason of each known node, and which could never take the pod."""
     table = ReasonTable(inventory.table.has_node[: inventory.size])
-    for objection in _objections(inventory, signature):
-        table.object(objection)
+    for rejection in _rejections(inventory, signature):
+        table.object(rejection)
     for row, why in searched.items():
         table.add(row, why)
     return table
 
 
-def _objections(inventory: Inventory, signature: signatures.Signature) -> Iterator[Objection]:
-    """Yield the objections of all nodes, of each by what the request means there."""
+def _rejections(inventory: Inventory, signature: signatures.Signature) -> Iterator[Rejection]:
+    """Yield the rejections of all nodes, of each by what the request means there."""
     table, rows = inventory.table, inventory.all_rows
     for one in (signature, *gpu_units.variants(table, signature)):
         among = gpu_units.nodes_asked(table, rows, one)
-        objections = _objections_to(inventory, one)
+        rejections = _objections_to(inventory, one)
         if among is None:
-            yield from objections
+            yield from rejections
         else:
-            yield from (each._replace(nodes=each.nodes & among) for each in objections)
+            yield from (each._replace(nodes=each.nodes & among) for each in rejections)
 
 
-def _objections_to(inventory: Inventory, signature: signatures.Signature) -> Iterator[Objection]:
-    """Yield the objections of all constraints in order: the unresolvable ones first."""
+def _objections_to(inventory: Inventory, signature: signatures.Signature) -> Iterator[Rejection]:
+    """Yield the rejections of all constraints in order: the unresolvable ones first."""
     query = Query(inventory, inventory.all_rows, signature)
     constraints = [one for one in registry.CONSTRAINTS if one.applies_to(signature)]
     for constraint in constraints:

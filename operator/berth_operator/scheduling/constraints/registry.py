@@ -109,7 +109,7 @@ def passes_inter_pod_filters(query: Query) -> node_table.Mask | None:
     """Return the nodes that pass the filters that depend on pods elsewhere; None where the pod has none."""
     if query.signature.demand.other_pods is None:
         return None
-    mask = np.ones(query.height, dtype=np.bool_)
+    mask = np.ones(query.node_count, dtype=np.bool_)
     for applies, passing in _FOR_OTHER_PODS:
         if applies(query.signature):
             mask &= passing(query)
@@ -163,7 +163,7 @@ def _masks(query: Query) -> Masks:
 def _only_blocked_by(blocking: Constraint, query: Query, masks: Callable[[], Masks]) -> list[int]:
     """Return the rows of the nodes that only this constraint blocks; of a single node asked, that one."""
     mask = query.table.has_node[query.rows].copy()
-    for one, passing in masks() if query.height > 1 else ():
+    for one, passing in masks() if query.node_count > 1 else ():
         mask &= ~passing if one is blocking else passing
     found: list[int] = np.arange(query.inventory.size)[query.rows][mask].tolist()
     return found
@@ -177,7 +177,7 @@ def remedies(scenario: Scenario, shortfall: allocator.Shortfall | None) -> Itera
 
 def gaps(query: Query) -> node_table.Scores:
     """Return for each node its largest shortage, as a fraction of what is requested (0 to 1)."""
-    found = np.zeros(query.height)
+    found = np.zeros(query.node_count)
     for one in CONSTRAINTS:
         for gap in one.gaps(query):
             found = np.maximum(found, gap)

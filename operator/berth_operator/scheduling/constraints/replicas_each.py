@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from berth_operator.scheduling import node_table, signatures
-from berth_operator.scheduling.constraints.constraint import Constraint, Objection
+from berth_operator.scheduling.constraints.constraint import Constraint, Rejection
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.wording import nodes_that
@@ -22,12 +22,12 @@ def asked(signature: signatures.Signature) -> bool:
 def feasible(query: Query) -> node_table.Mask:
     """Return the nodes that give a container any number of them."""
     mask: node_table.Mask = ~query.table.one_replica_each[query.rows]
-    return mask if asked(query.signature) else np.ones(query.height, dtype=np.bool_)
+    return mask if asked(query.signature) else np.ones(query.node_count, dtype=np.bool_)
 
 
-def unresolvable(query: Query) -> Iterator[Objection]:
+def unresolvable(query: Query) -> Iterator[Rejection]:
     """Yield the nodes that give it one."""
-    yield Objection(~feasible(query), Reason.ONE_REPLICA_EACH, never=True)
+    yield Rejection(~feasible(query), Reason.ONE_REPLICA_EACH, never_fits=True)
 
 
 CONSTRAINT = Constraint(

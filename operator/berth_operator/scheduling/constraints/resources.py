@@ -13,7 +13,7 @@ import numpy as np
 from berth_crds import aliases
 from berth_operator.scheduling import changes, node_table, queued_pods
 from berth_operator.scheduling.changes import ProposedChange, Scenario
-from berth_operator.scheduling.constraints.constraint import Constraint, FailedPlacement, Objection
+from berth_operator.scheduling.constraints.constraint import Constraint, FailedPlacement, Rejection
 from berth_operator.scheduling.constraints.gaps import gap
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
@@ -51,7 +51,7 @@ def have_enough(inventory: Inventory, rows: node_table.Rows, demand: facts.NodeD
 def _has(table: node_table.NodeTable, rows: node_table.Rows, name: str, amount: int) -> node_table.Mask:
     """Return which of these nodes have this amount left; what is absent is less than any amount."""
     if (column := table.resources.get(name)) is None:
-        return np.zeros(table.height(rows), dtype=np.bool_)
+        return np.zeros(table.row_count(rows), dtype=np.bool_)
     mask: node_table.Mask = table.left[rows, column] >= amount
     return mask
 
@@ -68,35 +68,35 @@ def free_amounts(table: node_table.NodeTable, rows: node_table.Rows, name: str) 
 def allocatable(table: node_table.NodeTable, rows: node_table.Rows, name: str) -> node_table.Numbers:
     """Return how much of a resource the nodes have in all; ABSENT where they do not advertise it."""
     if (column := table.resources.get(name)) is None:
-        return np.full(table.height(rows), node_table.ABSENT, dtype=np.int64)
+        return np.full(table.row_count(rows), node_table.ABSENT, dtype=np.int64)
     total: node_table.Numbers = table.allocatable[rows, column]
     return total
 
 
-def unresolvable(query: Query) -> Iterator[Objection]:
+def unresolvable(query: Query) -> Iterator[Rejection]:
     """Yield the nodes that have less in all than is asked."""
     demand = query.signature.demand
     for name, amount in demand.amounts:
         total = allocatable(query.table, query.rows, name)
-        yield Objection(total < amount, Reason.INSUFFICIENT_RESOURCE, name, never=True)
+        yield Rejection(total < amount, Reason.INSUFFICIENT_RESOURCE, name, never_fits=True)
     for name, amount in demand.device_resources:
         total = allocatable(query.table, query.rows, name)
         too_small = (total != node_table.ABSENT) & (total < amount)
-        yield Objection(too_small, Reason.INSUFFICIENT_RESOURCE, name, never=True)
+        yield Rejection(too_small, Reason.INSUFFICIENT_RESOURCE, name, never_fits=True)
 
 
-def resolvable(query: Query) -> Iterator[Objection]:
+def resolvable(query: Query) -> Iterator[Rejection]:
     """Yield the nodes that have too little left."""
     demand = query.signature.demand
     for name, amount in demand.amounts:
-        yield Objection(~_has(query.table, query.rows, name, amount), Reason.INSUFFICIENT_RESOURCE, name)
+        yield Rejection(~_has(query.table, query.rows, name, amount), Reason.INSUFFICIENT_RESOURCE, name)
     for name, amount in demand.device_resources:
         free = free_amounts(query.table, query.rows, name)
-        yield Objection((free != node_table.ABSENT) & (free < amount), Reason.INSUFFICIENT_RESOURCE, name)
+        yield Rejection((free != node_table.ABSENT) & (free < amount), Reason.INSUFFICIENT_RESOURCE, name)
 
 
 def gaps(query: Query) -> Iterator[node_table.Scores]:
-    """Yield which fraction of each resource is missing; a node without it is `never` and comes last."""
+    """Yield which fraction of each resource is missing; a node without it is `never_fits` and comes last."""
     demand = query.signature.demand
     for name, amount in demand.amounts + demand.device_resources:
         free = free_amounts(query.table, query.rows, name)
@@ -189,7 +189,7 @@ def remedies(scenario: Scenario, _shortfall: object) -> Iterator[ProposedChange]
             yield ProposedChange([FreeResource(node=scenario.node.name, deficit=deficit, cost=cost)])
 
 
-def _lacking(nodes: int, _pod: queued_pods.Candidate, detail: str) -> str:
+def _lacking(nodes: int, _pod: queued_pods.PodInfo, detail: str) -> str:
     if detail == facts.PODS:
         return f"{have(nodes)} too many pods"
     if detail.startswith(aliases.LISTED_OR_REFUSED):

@@ -12,7 +12,7 @@ from typing import ClassVar, Final
 
 from berth_operator.scheduling import changes, node_table
 from berth_operator.scheduling.changes import ProposedChange, Scenario
-from berth_operator.scheduling.constraints.constraint import Constraint, FailedPlacement, Objection
+from berth_operator.scheduling.constraints.constraint import Constraint, FailedPlacement, Rejection
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import NodeReason, Reason
 from berth_operator.scheduling.nodes import affinity, facts, taints
@@ -31,11 +31,11 @@ def feasible(query: Query) -> node_table.Mask:
     return mask
 
 
-def unresolvable(query: Query) -> Iterator[Objection]:
+def unresolvable(query: Query) -> Iterator[Rejection]:
     """Yield the nodes on which the pod may not run, grouped by the first reason of each."""
     found = query.inventory.node_selection_reasons(query.signature.demand.node_selection)
     for index, why in enumerate(found.reasons, start=ACCEPTED + 1):
-        yield Objection(found.reason_index[query.rows] == index, *why)
+        yield Rejection(found.reason_index[query.rows] == index, *why)
 
 
 def gaps(query: Query) -> Iterator[node_table.Scores]:

@@ -19,7 +19,7 @@ from berth_operator.scheduling.constraints.constraint import (
     Constraint,
     DependsOn,
     FailedPlacement,
-    Objection,
+    Rejection,
 )
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
@@ -84,7 +84,7 @@ def countable(
 def feasible(query: Query) -> node_table.Mask:
     """Return the nodes on which the pod meets all constraints."""
     if not topologies.pod_labels_are_known(query):
-        return np.zeros(query.height, dtype=np.bool_)
+        return np.zeros(query.node_count, dtype=np.bool_)
     mask = np.ones(query.inventory.size, dtype=np.bool_)
     for constraint in asked(query):
         found = skews(query, constraint)
@@ -92,27 +92,27 @@ def feasible(query: Query) -> node_table.Mask:
     return mask[query.rows]
 
 
-def unresolvable(query: Query) -> Iterator[Objection]:
+def unresolvable(query: Query) -> Iterator[Rejection]:
     """Yield the nodes that lack the label of a constraint."""
     for constraint in asked(query):
         lacking = topologies.domains(query, constraint.topology_key) == topologies.NO_DOMAIN
-        yield Objection(lacking[query.rows], Reason.SPREAD_LABEL_MISSING, constraint.topology_key)
+        yield Rejection(lacking[query.rows], Reason.SPREAD_LABEL_MISSING, constraint.topology_key)
 
 
-def resolvable(query: Query) -> Iterator[Objection]:
+def resolvable(query: Query) -> Iterator[Rejection]:
     """Yield the nodes whose domain would be too far ahead, by how far."""
     if not topologies.pod_labels_are_known(query):
-        yield Objection(np.ones(query.height, dtype=np.bool_), Reason.UNKNOWN_POD_LABELS)
+        yield Rejection(np.ones(query.node_count, dtype=np.bool_), Reason.UNKNOWN_POD_LABELS)
         return
     for constraint in asked(query):
         skew = skews(query, constraint).skew[query.rows]
         too_large = skew > constraint.max_skew
         figures = np.unique(skew[too_large]).tolist()[:MOST_FIGURES]
         for this in figures:
-            yield Objection(skew == this, Reason.TOPOLOGY_SPREAD, _figures(constraint, f"skew {this}"))
+            yield Rejection(skew == this, Reason.TOPOLOGY_SPREAD, _figures(constraint, f"skew {this}"))
         if figures and (larger := skew > figures[-1]).any():
             text = _figures(constraint, f"skew over {figures[-1]}")
-            yield Objection(larger, Reason.TOPOLOGY_SPREAD, text)
+            yield Rejection(larger, Reason.TOPOLOGY_SPREAD, text)
 
 
 def _figures(constraint: facts.SpreadConstraint, skew: str) -> str:

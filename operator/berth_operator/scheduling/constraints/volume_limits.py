@@ -6,13 +6,13 @@ import numpy as np
 
 from berth_operator.scheduling import changes, node_table
 from berth_operator.scheduling.constraints import claims, volume_topology
-from berth_operator.scheduling.constraints.constraint import Constraint, FailedPlacement, Objection
+from berth_operator.scheduling.constraints.constraint import Constraint, FailedPlacement, Rejection
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.wording import with_detail
 
 
-def resolvable(query: Query) -> Iterator[Objection]:
+def resolvable(query: Query) -> Iterator[Rejection]:
     """Yield the nodes that cannot attach so many volumes, by driver and limit."""
     volumes, index = query.inventory.volumes, query.inventory.index
     rows: dict[tuple[str, int], list[int]] = {}
@@ -23,7 +23,7 @@ def resolvable(query: Query) -> Iterator[Objection]:
     for (driver, limit), full in rows.items():
         mask = np.zeros(query.inventory.size, dtype=np.bool_)
         mask[full] = True
-        yield Objection(mask[query.rows], Reason.VOLUME_LIMIT, f"{driver} ({limit} at most)")
+        yield Rejection(mask[query.rows], Reason.VOLUME_LIMIT, f"{driver} ({limit} at most)")
 
 
 def feasible(query: Query) -> node_table.Mask:

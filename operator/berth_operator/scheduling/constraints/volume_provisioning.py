@@ -11,7 +11,7 @@ import numpy as np
 
 from berth_operator.scheduling import changes, node_table, queued_pods
 from berth_operator.scheduling.constraints import claims, volume_topology
-from berth_operator.scheduling.constraints.constraint import Constraint, FailedPlacement, Objection
+from berth_operator.scheduling.constraints.constraint import Constraint, FailedPlacement, Rejection
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.deficits import Unit
@@ -20,7 +20,7 @@ from berth_operator.scheduling.volumes import facts, matching, needs
 from berth_operator.scheduling.wording import amount, clipped, have, with_detail
 
 
-def unresolvable(query: Query) -> Iterator[Objection]:
+def unresolvable(query: Query) -> Iterator[Rejection]:
     """Yield the nodes on which a claim cannot get its volume, claim by claim."""
     volumes = query.inventory.volumes
     delayed = needs.of(volumes, query.signature.demand.claims).delayed
@@ -35,13 +35,13 @@ def unresolvable(query: Query) -> Iterator[Objection]:
             yield one if has_volume is None else one._replace(nodes=one.nodes & ~has_volume)
 
 
-def _pinned(query: Query, claim: facts.Claim) -> Iterator[Objection]:
+def _pinned(query: Query, claim: facts.Claim) -> Iterator[Rejection]:
     """Yield the nodes that were not selected, and those on which the volume could not be made."""
     volumes = query.inventory.volumes
     if node := volumes.node_of(claim):
-        yield Objection(~_rows(query, [node]), Reason.VOLUME_ELSEWHERE, node)
+        yield Rejection(~_rows(query, [node]), Reason.VOLUME_ELSEWHERE, node)
     if passed := volumes.passed_over.get(claim.key):
-        yield Objection(_rows(query, sorted(passed)), Reason.VOLUME_FAILED, claim.name)
+        yield Rejection(_rows(query, sorted(passed)), Reason.VOLUME_FAILED, claim.name)
 
 
 def _rows(query: Query, names: Sequence[str]) -> node_table.Mask:
@@ -67,10 +67,10 @@ def _reaching(query: Query, claim: facts.Claim) -> node_table.Mask:
     terms: list[nodes.Term] = []
     for volume in matching.candidates(query.inventory.volumes, claim):
         if volume.affinity is None:
-            return np.ones(query.height, dtype=np.bool_)
+            return np.ones(query.node_count, dtype=np.bool_)
         terms += volume.affinity
     if not terms:
-        return np.zeros(query.height, dtype=np.bool_)
+        return np.zeros(query.node_count, dtype=np.bool_)
     return volume_topology.selected(query, merged(terms)).copy()  # It may be changed below.
 
 
@@ -104,19 +104,19 @@ def merged(terms: Sequence[nodes.Term]) -> facts.Terms:
 # ---------------------------------------------------------------- volumes that are made
 
 
-def _not_provisioned(query: Query, claim: facts.Claim) -> Iterator[Objection]:
+def _not_provisioned(query: Query, claim: facts.Claim) -> Iterator[Rejection]:
     """Yield the nodes for which no volume can be made."""
     volumes = query.inventory.volumes
     storage_class = volumes.classes.get(claim.storage_class)
     if storage_class is None or not storage_class.provisions:
-        yield Objection(np.ones(query.height, dtype=np.bool_), Reason.NO_VOLUME, claim.name)
+        yield Rejection(np.ones(query.node_count, dtype=np.bool_), Reason.NO_VOLUME, claim.name)
         return
     if storage_class.topologies is not None:
         allowed = volume_topology.selected(query, storage_class.topologies)
-        yield Objection(~allowed, Reason.VOLUME_TOPOLOGY, claim.name)
+        yield Rejection(~allowed, Reason.VOLUME_TOPOLOGY, claim.name)
     if claim.size and storage_class.provisioner in volumes.tracking_drivers:
         enough = _with_capacity(query, claim)
-        yield Objection(~enough, Reason.STORAGE_CAPACITY, f"{claim.name} {claim.size}")
+        yield Rejection(~enough, Reason.STORAGE_CAPACITY, f"{claim.name} {claim.size}")
 
 
 def _with_capacity(query: Query, claim: facts.Claim) -> node_table.Mask:
@@ -124,9 +124,9 @@ def _with_capacity(query: Query, claim: facts.Claim) -> node_table.Mask:
     of_class = query.inventory.volumes.capacities.get(claim.storage_class, {}).values()
     large = [one.topology for one in of_class if one.largest >= claim.size and one.topology is not None]
     if any(not topology.labels for topology in large):
-        return np.ones(query.height, dtype=np.bool_)
+        return np.ones(query.node_count, dtype=np.bool_)
     if not large:
-        return np.zeros(query.height, dtype=np.bool_)
+        return np.zeros(query.node_count, dtype=np.bool_)
     return volume_topology.selected(query, merged(large))
 
 
@@ -142,7 +142,7 @@ def relaxations(failed: FailedPlacement) -> Iterator[changes.ProposedChange]:
     yield from claims.dropped(failed, (one.name for one in delayed))
 
 
-def _no_capacity(nodes_: int, _pod: queued_pods.Candidate, detail: str) -> str:
+def _no_capacity(nodes_: int, _pod: queued_pods.PodInfo, detail: str) -> str:
     name, _, size = detail.rpartition(" ")
     wanted = f" ({amount(Unit.BYTES, int(size))} wanted)" if size.isdecimal() else ""
     return f"{have(nodes_)} not enough free storage for claim {clipped(name)}{wanted}"

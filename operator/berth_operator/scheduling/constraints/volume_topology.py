@@ -10,14 +10,14 @@ import numpy as np
 
 from berth_operator.scheduling import changes, node_table
 from berth_operator.scheduling.constraints import claims
-from berth_operator.scheduling.constraints.constraint import Constraint, FailedPlacement, Objection
+from berth_operator.scheduling.constraints.constraint import Constraint, FailedPlacement, Rejection
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.volumes import facts, needs
 from berth_operator.scheduling.wording import with_detail
 
 
-def unresolvable(query: Query) -> Iterator[Objection]:
+def unresolvable(query: Query) -> Iterator[Rejection]:
     """Yield the nodes that cannot reach a volume, claim by claim."""
     for one in needs.of(query.inventory.volumes, query.signature.demand.claims).bound:
         for terms, reason in (
@@ -25,7 +25,7 @@ def unresolvable(query: Query) -> Iterator[Objection]:
             (one.volume.zones, Reason.VOLUME_ZONE),
         ):
             if terms is not None:
-                yield Objection(~selected(query, terms), reason, one.claim.name)
+                yield Rejection(~selected(query, terms), reason, one.claim.name)
 
 
 def selected(query: Query, terms: facts.Terms) -> node_table.Mask:
@@ -38,10 +38,10 @@ def feasible(query: Query) -> node_table.Mask:
     return without(query, unresolvable(query))
 
 
-def without(query: Query, objections: Iterator[Objection]) -> node_table.Mask:
-    """Return the nodes that have no objection."""
-    mask = np.ones(query.height, dtype=np.bool_)
-    for one in objections:
+def without(query: Query, rejections: Iterator[Rejection]) -> node_table.Mask:
+    """Return the nodes that have no rejection."""
+    mask = np.ones(query.node_count, dtype=np.bool_)
+    for one in rejections:
         mask &= ~one.nodes
     return mask
 

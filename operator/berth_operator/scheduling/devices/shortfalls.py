@@ -7,7 +7,7 @@ what others hold. Where every ask would fit by itself, something about their com
 is at fault, and that is found by asking again with less: nothing withheld, then no scope,
 then nothing joint. The demand whose removal helps is the reason.
 
-`never` is not guessed either: the same request is put to the same node with nothing used
+`never_fits` is not guessed either: the same request is put to the same node with nothing used
 and nothing wrong.
 """
 
@@ -41,12 +41,12 @@ class Shortfall:
 
     `wanted` and `found` count devices (or instances, or replicas). `container` names the
     container whose ask fails by itself; it is empty where only the combination does.
-    `never` tells that the node could not take the pod even with nothing used, and `lasting` what
+    `never_fits` tells that the node could not take the pod even with nothing used, and `lasting` what
     would keep it out then, if that is another reason than now.
     """
 
     reason: Reason
-    never: bool = False
+    never_fits: bool = False
     lasting: Reason | None = None
     container: str = ""
     wanted: int = 0
@@ -69,15 +69,15 @@ def explain(
         failed = view.device.failed
         return Shortfall(Reason.SOURCE_FAILED if failed else Reason.SILENT, detail=failed)
     effort = Effort() if effort is None else effort
-    never = not effort.out_of_time and _fits(emptied(view), request, effort) is False
+    never_fits = not effort.out_of_time and _fits(emptied(view), request, effort) is False
     if effort.out_of_time:
         return Shortfall(Reason.UNDECIDED, wanted=request.need.cards)
     effort.spend(finder.steps_to_read(view, request))
     if (found := next(_of_single_asks(view, request), None)) is None and undecided:
         found = Shortfall(Reason.UNDECIDED, wanted=request.need.cards)
-    lasting = _lasting(view, request, effort) if never and found is not None else None
-    found = found or _of_combination(view, request, effort, never=never)
-    return dataclasses.replace(found, never=never, lasting=lasting)
+    lasting = _lasting(view, request, effort) if never_fits and found is not None else None
+    found = found or _of_combination(view, request, effort, never_fits=never_fits)
+    return dataclasses.replace(found, never_fits=never_fits, lasting=lasting)
 
 
 def _lasting(view: device_view.View, request: requests.DeviceRequest, effort: Effort) -> Reason | None:
@@ -85,7 +85,7 @@ def _lasting(view: device_view.View, request: requests.DeviceRequest, effort: Ef
     empty = emptied(view)
     if next(_of_single_asks(empty, request), None) is not None:
         return None
-    return _of_combination(empty, request, effort, never=True).reason
+    return _of_combination(empty, request, effort, never_fits=True).reason
 
 
 def _fits(view: device_view.View, request: requests.DeviceRequest, effort: Effort) -> bool | None:
@@ -217,7 +217,7 @@ def _type(ask: requests.Ask) -> str:
 
 
 def _of_combination(
-    view: device_view.View, request: requests.DeviceRequest, effort: Effort, *, never: bool
+    view: device_view.View, request: requests.DeviceRequest, effort: Effort, *, never_fits: bool
 ) -> Shortfall:
     """Ask again with less and less, until it fits: what was given up last is the reason."""
     selectable = packing_problems.selectable_cards_of(
@@ -229,8 +229,8 @@ def _of_combination(
         if fits or fits is None:
             reason = given_up if fits else Reason.UNDECIDED
             return Shortfall(reason, wanted=wanted, found=_found(view, request, selectable, reason))
-    reason = Reason.TOO_FEW_CARDS if never else Reason.FULL
-    if lacking := _lacking_type(emptied(easier) if never else easier, least, effort):
+    reason = Reason.TOO_FEW_CARDS if never_fits else Reason.FULL
+    if lacking := _lacking_type(emptied(easier) if never_fits else easier, least, effort):
         return Shortfall(reason, detail=lacking)
     return Shortfall(reason, wanted=wanted, found=_found(view, request, selectable, reason))
 

@@ -44,7 +44,7 @@ class Amount(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Verdict:
-    """Why one device cannot serve one ask; `never` tells that it could not even if it were unused.
+    """Why one device cannot serve one ask; `never_fits` tells that it could not even if it were unused.
 
     Of its core `core_limit` percent may be promised in all, and `excess` percent more than that are.
     """
@@ -53,7 +53,7 @@ class Verdict:
     minor: int
     type: str
     reason: Reason
-    never: bool
+    never_fits: bool
     wanted: Amount
     free: Amount
     total: Amount

@@ -42,7 +42,7 @@ def effort_outside_rounds(*, all_nodes: bool, expired: Callable[[], bool] | None
 
 def explain(
     search: Search,
-    candidate: queued_pods.Candidate,
+    pod_info: queued_pods.PodInfo,
     *,
     policy: Policy,
     all_nodes: bool = False,
@@ -58,7 +58,7 @@ def explain(
     budget = work_budget.WorkBudget(
         effort_outside_rounds(all_nodes=all_nodes) if effort is None else effort, unlimited_nodes=all_nodes
     )
-    asking = existing_terms.apply(search.inventory.pods, policy_rules.apply(policy, candidate))
+    asking = existing_terms.apply(search.inventory.pods, policy_rules.apply(policy, pod_info))
     survey = node_survey.survey(search, asking, policy, budget)
     found = diagnosis.findings_of(survey)
     shortfalls = {survey.inventory.index[one.node]: one.shortfall for one in found if one.shortfall}
@@ -90,7 +90,8 @@ def _without_single_change(
     (row, obstacles), nearest_ = near[0], explanation.nearest
     if len(obstacles) > 1 or (nearest_ is None and len(explanation.counts) > 1):
         nearest_ = findings.Nearest(survey.node(row).name, *survey.reason(row), (), whys=obstacles)
-    two = advice.cheapest_combination(survey, [row for row, _ in near], shortfalls)
+    one_or_two = advice.cheapest_one_or_two(survey, [row for row, _ in near], shortfalls)
+    found = () if one_or_two is None else (one_or_two,)
     return dataclasses.replace(
-        explanation, nearest=nearest_, advice=two, cut=survey.budget.exhausted and not two
+        explanation, nearest=nearest_, advice=found, cut=survey.budget.exhausted and not found
     )

@@ -69,7 +69,7 @@ def _diagnosed(
         return dataclasses.replace(seen, diagnosed=True)
     return dataclasses.replace(
         seen,
-        never=seen.never or shortfall.never,
+        never_fits=seen.never_fits or shortfall.never_fits,
         diagnosed=True,
         deficits=tuple(_missing_devices(request, shortfall)),
         shortfall=shortfall,

@@ -23,15 +23,15 @@ class Finding:
 
     `reason` is the first in the order of the constraints. Where that is about devices and the node
     was diagnosed, `shortfall` has the verdict on each card. `deficits` say how much is missing, and
-    `pods_with_unknown_devices` which pods hold devices that are not known by name. `never` tells that the
-    node could not take the pod even with nothing used; of one without a Device, which is not
+    `pods_with_unknown_devices` which pods hold devices that are not known by name. `never_fits` tells that
+    the node could not take the pod even with nothing used; of one without a Device, which is not
     `published`, it is unknown what it might have.
     """
 
     node: str
     reason: decisions.Reason
     detail: str = ""
-    never: bool = False
+    never_fits: bool = False
     published: bool = True
     diagnosed: bool = False
     deficits: tuple[Deficit, ...] = ()
@@ -90,10 +90,10 @@ class Explanation:
         return self.total - len(self.nodes)
 
     @property
-    def never(self) -> bool:
+    def never_fits(self) -> bool:
         """Whether no node that has a Device could take the pod even with nothing used and nothing wrong."""
         published = [one for one in self.nodes if one.published]
-        return bool(published) and not self.fits and all(one.never for one in published)
+        return bool(published) and not self.fits and all(one.never_fits for one in published)
 
     @property
     def unpublished(self) -> bool:

@@ -20,7 +20,7 @@ from berth_operator.scheduling.what_if import node_survey, trials
 
 def find_nearest(found: Iterable[findings.Finding]) -> findings.Nearest | None:
     """Return what lacks the smallest part, then the lower name and minor."""
-    near = (one for finding in found if not finding.never for one in _candidates(finding))
+    near = (one for finding in found if not finding.never_fits for one in _candidates(finding))
     near = (one for one in near if one.lack < 1)
     return min(near, key=lambda one: (round(one.lack, 6), one.node, one.minor), default=None)
 
@@ -36,7 +36,7 @@ def _candidates(found: findings.Finding) -> Iterator[findings.Nearest]:
 def _near_cards(near: findings.Nearest, shortfall: allocator.Shortfall) -> Iterator[findings.Nearest]:
     for verdict in shortfall.verdicts:
         missing = tuple(cards.missing(verdict))
-        if verdict.reason in cards.USED and not verdict.never and missing:
+        if verdict.reason in cards.USED and not verdict.never_fits and missing:
             yield dataclasses.replace(
                 near, deficits=missing, device=verdict.device, minor=verdict.minor, type=verdict.type
             )
@@ -78,9 +78,9 @@ def _obstacles(survey: node_survey.NodeSurvey, row: int, before: Scenario) -> It
     query = Query(survey.inventory, rows, signatures.of(requests.NO_DEVICES, elsewhere))
     for constraint in registry.CONSTRAINTS:
         if constraint is not taints_and_affinity.CONSTRAINT and constraint.applies_to(query.signature):
-            for objection in (*constraint.unresolvable(query), *constraint.resolvable(query)):
-                if objection.nodes[0]:
-                    yield objection.reason, objection.detail
+            for rejection in (*constraint.unresolvable(query), *constraint.resolvable(query)):
+                if rejection.nodes[0]:
+                    yield rejection.reason, rejection.detail
 
 
 def _of_devices(survey: node_survey.NodeSurvey, before: Scenario) -> Iterator[NodeReason]:

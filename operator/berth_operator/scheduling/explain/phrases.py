@@ -19,9 +19,9 @@ PART_OF_NAME: Final = (
 )
 
 
-def there(known: known_models.Models, candidate: queued_pods.Candidate) -> str:
+def there(known: known_models.Models, pod_info: queued_pods.PodInfo) -> str:
     """Return which models there are, and how to ask for a part of a name; nothing where that is not known."""
-    hint = PART_OF_NAME if _parts_of(known.named, candidate.request.conditions.models) else ""
+    hint = PART_OF_NAME if _parts_of(known.named, pod_info.request.conditions.models) else ""
     return f"{_there_are(known.named, known.others)}{hint}" if known.named else ""
 
 
@@ -49,13 +49,13 @@ def _parts_of(there: Iterable[str], models: Iterable[str]) -> bool:
 
 # ---------------------------------------------------------------- reasons that outlast all pods
 
-LASTING: Final[dict[Reason | None, Callable[[queued_pods.Candidate], str]]] = {
-    Reason.SCOPE_MISMATCH: lambda candidate: f"too few cards are {arrangement.within(candidate)}",
-    Reason.NO_PARTITION: lambda candidate: f"there is no {arrangement.partition(candidate)}",
-    Reason.PARTITIONS_HONORED: lambda candidate: (
-        f"there is no {arrangement.partition(candidate)}, and whole cards are given in partitions only"
+LASTING: Final[dict[Reason | None, Callable[[queued_pods.PodInfo], str]]] = {
+    Reason.SCOPE_MISMATCH: lambda pod_info: f"too few cards are {arrangement.within(pod_info)}",
+    Reason.NO_PARTITION: lambda pod_info: f"there is no {arrangement.partition(pod_info)}",
+    Reason.PARTITIONS_HONORED: lambda pod_info: (
+        f"there is no {arrangement.partition(pod_info)}, and whole cards are given in partitions only"
     ),
-    Reason.NO_ROOT: lambda candidate: f"too few {arrangement.joint(candidate)} are on the same PCIe root",
+    Reason.NO_ROOT: lambda pod_info: f"too few {arrangement.joint(pod_info)} are on the same PCIe root",
 }
 
 # ---------------------------------------------------------------- reasons in a few words
@@ -97,4 +97,4 @@ def of_verdict(verdict: allocator.Verdict) -> str:
         figures = ", ".join(filter(None, (figures, f"{verdict.core_limit} % may be promised")))
     if verdict.reason in cards.USED and figures:
         return f"{reason}: {figures}"
-    return unsuitable(reason) if verdict.never else reason
+    return unsuitable(reason) if verdict.never_fits else reason

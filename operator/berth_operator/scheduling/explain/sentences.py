@@ -29,28 +29,28 @@ REASONS_WITH_EXAMPLE: Final = frozenset(filter(None, node_table.TROUBLES))
 MISSING: Final = frozenset({Reason.UNHEALTHY, Reason.CARD_CORDONED})
 
 
-def sentence(explanation: findings.Explanation | decisions.Reject, candidate: queued_pods.Candidate) -> str:
+def sentence(explanation: findings.Explanation | decisions.Reject, pod_info: queued_pods.PodInfo) -> str:
     """Return why a pod waits and what would help, or what is wrong with its request."""
     if isinstance(explanation, decisions.Reject):
         return _truncated("; ".join(fault.detail for fault in explanation.refusals))
-    return _sentence(explanation, candidate, _examples(explanation), candidate.namespace)
+    return _sentence(explanation, pod_info, _examples(explanation), pod_info.namespace)
 
 
-def by_namespace(explanation: findings.Explanation, candidate: queued_pods.Candidate) -> dict[str, str]:
+def by_namespace(explanation: findings.Explanation, pod_info: queued_pods.PodInfo) -> dict[str, str]:
     """Return the sentence for each namespace of which it names pods, and under "" the one for all others."""
     examples = _examples(explanation)
     holders = (one.pods_with_unknown_devices for one in examples.values())
     named = namespace_privacy.namespaces(explanation.advice[:1], itertools.chain.from_iterable(holders))
-    return {one: _sentence(explanation, candidate, examples, one) for one in ("", *sorted(named))}
+    return {one: _sentence(explanation, pod_info, examples, one) for one in ("", *sorted(named))}
 
 
 def _sentence(
-    explanation: findings.Explanation, candidate: queued_pods.Candidate, examples: Examples, namespace: str
+    explanation: findings.Explanation, pod_info: queued_pods.PodInfo, examples: Examples, namespace: str
 ) -> str:
-    extras = _extras(explanation, candidate, examples, namespace)
-    ending = _ending(explanation, candidate, namespace)
+    extras = _extras(explanation, pod_info, examples, namespace)
+    ending = _ending(explanation, pod_info, namespace)
     for shown in REASONS_SHOWN:
-        text_ = f"{_counted(explanation.counts, candidate, explanation.total, shown, extras)}{ending}"
+        text_ = f"{_counted(explanation.counts, pod_info, explanation.total, shown, extras)}{ending}"
         if len(text_) <= LONGEST:
             break
     return _truncated(text_)
@@ -58,13 +58,13 @@ def _sentence(
 
 def brief(
     counts: Sequence[Count],
-    candidate: queued_pods.Candidate,
+    pod_info: queued_pods.PodInfo,
     known: known_models.Models = known_models.UNTOLD,
 ) -> str:
     """Return why a pod waits, from the counts and the models that there are alone."""
     total = sum(count.nodes for count in counts)
-    extras = {key: f" ({there})" for key, there in _models_there(counts, known, candidate).items()}
-    return _truncated(_counted(counts, candidate, total, REASONS_SHOWN[0], extras))
+    extras = {key: f" ({there})" for key, there in _models_there(counts, known, pod_info).items()}
+    return _truncated(_counted(counts, pod_info, total, REASONS_SHOWN[0], extras))
 
 
 def nearest_sentence(found: findings.Nearest) -> str:
@@ -88,15 +88,15 @@ def would_fit(advice: Advice, namespace: str | None = None) -> str:
     return f"would fit{where} if {clauses}"
 
 
-def refusals(explanation: findings.Explanation, candidate: queued_pods.Candidate) -> tuple[Refusal, ...]:
+def refusals(explanation: findings.Explanation, pod_info: queued_pods.PodInfo) -> tuple[Refusal, ...]:
     """List all refusals, of cards where there are verdicts and of nodes otherwise, each with a message."""
     if not explanation.total:
-        return (Refusal(Reason.NO_NODES, detail=registry.WORDS[Reason.NO_NODES](0, candidate, "")),)
-    there = {one.reason: _there(one.reason, explanation.models, candidate) for one in explanation.counts}
+        return (Refusal(Reason.NO_NODES, detail=registry.WORDS[Reason.NO_NODES](0, pod_info, "")),)
+    there = {one.reason: _there(one.reason, explanation.models, pod_info) for one in explanation.counts}
 
     @functools.cache  # Many nodes refuse for the same reason.
     def message_of(reason: Reason, detail: str) -> str:
-        message = registry.WORDS[reason](1, candidate, detail).removeprefix("1 ")
+        message = registry.WORDS[reason](1, pod_info, detail).removeprefix("1 ")
         return f"{message} ({there[reason]})" if there.get(reason) else message
 
     return tuple(refusal for finding in explanation.nodes for refusal in _refusals(finding, message_of))
@@ -120,10 +120,10 @@ def _refusals(finding: findings.Finding, message_of: Callable[[Reason, str], str
 
 
 def _counted(
-    counts: Sequence[Count], candidate: queued_pods.Candidate, total: int, shown: int, extras: Extras
+    counts: Sequence[Count], pod_info: queued_pods.PodInfo, total: int, shown: int, extras: Extras
 ) -> str:
     if not total:
-        return registry.WORDS[Reason.NO_NODES](0, candidate, "")
+        return registry.WORDS[Reason.NO_NODES](0, pod_info, "")
     fits = total - sum(count.nodes for count in counts)
     unsure = any(count.reason is Reason.UNDECIDED for count in counts)
     head = (
@@ -132,7 +132,7 @@ def _counted(
         else f"{fits}/{total} nodes are available"
     )
     parts = [
-        registry.WORDS[count.reason](count.nodes, candidate, count.detail)
+        registry.WORDS[count.reason](count.nodes, pod_info, count.detail)
         + extras.get((count.reason, count.detail), "")
         for count in counts[:shown]
     ]
@@ -153,11 +153,11 @@ def _examples(explanation: findings.Explanation) -> Examples:
 
 
 def _extras(
-    explanation: findings.Explanation, candidate: queued_pods.Candidate, examples: Examples, namespace: str
+    explanation: findings.Explanation, pod_info: queued_pods.PodInfo, examples: Examples, namespace: str
 ) -> Extras:
     """Return an example of what is in the way, the models that there are, and what is nearest."""
     extras = {key: _example(finding, namespace) for key, finding in examples.items()}
-    for key, there in _models_there(explanation.counts, explanation.models, candidate).items():
+    for key, there in _models_there(explanation.counts, explanation.models, pod_info).items():
         extras[key] = "; ".join(filter(None, (extras.get(key), there)))
     if explanation.nearest is not None:
         key = explanation.nearest.reason, explanation.nearest.detail
@@ -168,21 +168,21 @@ def _extras(
 
 
 def _models_there(
-    counts: Sequence[Count], known: known_models.Models, candidate: queued_pods.Candidate
+    counts: Sequence[Count], known: known_models.Models, pod_info: queued_pods.PodInfo
 ) -> Extras:
     """Return what there is instead of models, instances and cards, each beside the first that is lacking."""
     found: Extras = {}
     for kinds in ({Reason.MODEL_MISMATCH}, known_models.OF_INSTANCES, {Reason.NOT_INCLUDED}):
         lacking = ((one.reason, one.detail) for one in counts if one.reason in kinds)
         for key in itertools.islice(lacking, 1):
-            found[key] = _there(key[0], known, candidate)
+            found[key] = _there(key[0], known, pod_info)
     return {key: there for key, there in found.items() if there}
 
 
-def _there(reason: Reason, known: known_models.Models, candidate: queued_pods.Candidate) -> str:
+def _there(reason: Reason, known: known_models.Models, pod_info: queued_pods.PodInfo) -> str:
     """Return what there is instead of what a node lacks for this reason."""
     if reason is Reason.MODEL_MISMATCH:
-        return phrases.there(known, candidate)
+        return phrases.there(known, pod_info)
     if reason is Reason.NOT_INCLUDED:
         return phrases.NOWHERE if known.nowhere else ""
     return phrases.instances_there(known, reason) if reason in known_models.OF_INSTANCES else ""
@@ -209,11 +209,13 @@ def _card(finding: findings.Finding) -> str:
 BUDGET_EXHAUSTED: Final = "Berth ran out of time to find what would help."
 
 
-def _ending(explanation: findings.Explanation, candidate: queued_pods.Candidate, namespace: str) -> str:
+def _ending(explanation: findings.Explanation, pod_info: queued_pods.PodInfo, namespace: str) -> str:
     where = "any node with a Device" if explanation.unpublished else "any node"
-    lasting = _lasting(explanation, candidate)
+    lasting = _lasting(explanation, pod_info)
     never = (
-        f" It would not fit on {where} even if all nodes were empty{lasting}." if explanation.never else ""
+        f" It would not fit on {where} even if all nodes were empty{lasting}."
+        if explanation.never_fits
+        else ""
     )
     limit = f" {text_}." if (text_ := core_limit(explanation)) else ""
     if not explanation.advice:
@@ -232,11 +234,11 @@ def core_limit(explanation: findings.Explanation) -> str:
     return f"With this pod {limit}, by its PriorityClass and the policy (spec.oversale)"
 
 
-def _lasting(explanation: findings.Explanation, candidate: queued_pods.Candidate) -> str:
+def _lasting(explanation: findings.Explanation, pod_info: queued_pods.PodInfo) -> str:
     """Return why not even unused nodes could take the pod, if it is the same for all that were diagnosed."""
     reasons = {one.shortfall.lasting for one in explanation.nodes if one.shortfall and one.shortfall.lasting}
     reason = reasons.pop() if len(reasons) == 1 else None
-    return f": {phrases.LASTING[reason](candidate)}" if reason in phrases.LASTING else ""
+    return f": {phrases.LASTING[reason](pod_info)}" if reason in phrases.LASTING else ""
 
 
 def _truncated(sentence_: str) -> str:

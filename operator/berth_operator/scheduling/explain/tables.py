@@ -45,11 +45,11 @@ def _lines(finding: Finding) -> Iterator[Line]:
     free = [_count(one.unit, one.name, max(0, one.free)) for one in finding.deficits]
     detail = finding.detail or wording.listed(finding.pods_with_unknown_devices)
     reason = finding.reason
-    if finding.never and reason in cards.USED and finding.shortfall is not None:
+    if finding.never_fits and reason in cards.USED and finding.shortfall is not None:
         # Sums call it full, and only the diagnosis showed what keeps a pod from it even when it is empty.
         reason, detail = finding.shortfall.reason, finding.shortfall.detail
     why = phrases.briefly(reason, detail)
-    if finding.never:
+    if finding.never_fits:
         why = phrases.unsuitable(why)
     yield finding.node, NONE, NONE, why, ", ".join(wanted) or NONE, ", ".join(free) or NONE
     for verdict in finding.shortfall.verdicts if finding.shortfall else ():
@@ -62,7 +62,7 @@ def _device_line(verdict: allocator.Verdict) -> Line:
         "",
         phrases.device(verdict.type, verdict.minor),
         verdict.device,
-        phrases.unsuitable(reason) if verdict.never else reason,
+        phrases.unsuitable(reason) if verdict.never_fits else reason,
         _amounts(verdict.wanted, verdict.wanted, up=True),
         _amounts(verdict.free, verdict.wanted, up=False),
     )

@@ -36,11 +36,11 @@ def applies_to(_: Inventory, signature: signatures.Signature) -> bool:
 
 def raw(query: Query) -> node_table.Scores:
     """Return how much speaks against each node, for the nodes that pass the filters."""
-    pods, found = _pods_by_row(query), np.zeros(query.height)
+    pods, found = _pods_by_row(query), np.zeros(query.node_count)
     for one in CONSTRAINTS:
         of_rows = topologies.domains(query, one.topology_key)
         charged = of_rows[query.rows] != topologies.NO_DOMAIN
-        against = spread.against(query, one, of_rows, pods, np.ones(query.height, np.bool_), (one,))
+        against = spread.against(query, one, of_rows, pods, np.ones(query.node_count, np.bool_), (one,))
         found += np.where(charged, against, 0)
     return np.floor(found + 0.5)
 

@@ -24,11 +24,11 @@ def applies_to(_: Inventory, signature: signatures.Signature) -> bool:
 def raw(query: Query) -> node_table.Scores:
     """Return for each node the weights of the terms that it meets."""
     preferred, inventory = query.signature.demand.preferred, query.inventory
-    if query.height <= FEW:
+    if query.node_count <= FEW:
         infos = (inventory.infos[row] for row in np.arange(inventory.size)[query.rows].tolist())
         nodes = [info.node if info is not None else None for info in infos]
         return np.array([_weight(preferred, node) for node in nodes], dtype=np.float64)
-    sums = np.zeros(query.height)
+    sums = np.zeros(query.node_count)
     for one in preferred:
         sums += one.weight * inventory.nodes_matching((one.term,))[query.rows]
     return sums

@@ -29,7 +29,7 @@ def applies_to(_: Inventory, signature: signatures.Signature) -> bool:
 def raw(query: Query) -> node_table.Scores:
     """Return for each node the weights of the terms, as often as pods are nearby that they mean."""
     preferred, pods = query.signature.demand.preferred_pods or facts.PreferredPods(), query.inventory.pods
-    found = np.zeros(query.height)
+    found = np.zeros(query.node_count)
     for one in preferred.terms:
         found += _weights(query, one, topologies.counts(query, one.term.selector))
     for one in preferred.of_others:

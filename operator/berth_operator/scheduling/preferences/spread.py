@@ -41,7 +41,7 @@ def raw(query: Query) -> node_table.Scores:
     constraints = asked(query.signature)
     domains = [topologies.domains(query, one.topology_key) for one in constraints]
     labelled = np.logical_and.reduce([of_rows[query.rows] != topologies.NO_DOMAIN for of_rows in domains])
-    found = np.zeros(query.height)
+    found = np.zeros(query.node_count)
     for one, of_rows in zip(constraints, domains, strict=True):
         pods = (
             topologies.counts(query, one.selector, staying=True)

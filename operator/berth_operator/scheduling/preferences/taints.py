@@ -20,7 +20,7 @@ def applies_to(inventory: Inventory, _: signatures.Signature) -> bool:
 def raw(query: Query) -> node_table.Scores:
     """Return how many such taints of each node the pod does not tolerate."""
     tolerations, inventory = query.signature.demand.node_selection.tolerations, query.inventory
-    counts = np.zeros(query.height)
+    counts = np.zeros(query.node_count)
     known: dict[facts.Taint, bool] = {}  # Many nodes have the same taints.
     for at, row in enumerate(np.arange(inventory.size)[query.rows].tolist()):
         if row in inventory.preference_index.soft_tainted and (info := inventory.infos[row]) and info.node:

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from berth_operator.scheduling import node_table
-from berth_operator.scheduling.strategies import other_devices, points, score_inputs
+from berth_operator.scheduling.strategies import other_devices, score_inputs, weighted_points
 
 MANY: Final = 99  # Free cards and pieces; beyond that, nodes are equally bad for pods without cards.
 
@@ -60,9 +60,9 @@ def _weighted(
     dynamic = score_input.weights.mean(left_core, left_memory)
     weights, score = score_input.weights, _clipped(score_inputs.BEST * (static + 2 * dynamic) / 3)
     if weights.hardware or weights.load:
-        score = _clipped(points.mixed(score_input, score))
+        score = _clipped(weighted_points.mixed(score_input, score))
     if weights.load:
-        return score, points.card_slot(score_input)
+        return score, weighted_points.card_slot(score_input)
     return score, score_inputs.card_slot(score_input, fullest=False)
 
 

@@ -4,7 +4,8 @@ A change of the pod is tried on all nodes by the filters, or by device search on
 how many of them would take the pod then. A change of a node is tried on the nearest nodes, which are those
 that need the least change, until one of its type helps: one example is enough. Only where no single change
 helps are two tried together. A proposed change has variants, the cheapest first, such as to end one pod or
-two. The words of a change are its `clause`.
+two. Which changes are proposed is said by the constraints (`relaxations`, `remedies`), and by `victims`. The
+words of a change are its `clause`.
 """
 
 import bisect
@@ -70,7 +71,7 @@ def cheapest_first(found: Iterable[Advice]) -> tuple[Advice, ...]:
 
 
 def single_changes(survey: NodeSurvey, shortfalls: Shortfalls) -> tuple[Advice, ...]:
-    """Return the single changes that let the pod in: of the pod all, of the nodes one of each type."""
+    """Return the single changes that let the pod in: all of the pod, and one of each type of a node."""
     return cheapest_first([*_node_changes(survey, shortfalls), *_pod_changes(survey, shortfalls)])
 
 
@@ -120,9 +121,7 @@ def _rows_to_try(survey: NodeSurvey) -> Iterable[int]:
     return dict.fromkeys(itertools.chain(*rows, *examples))
 
 
-def cheapest_combination(
-    survey: NodeSurvey, rows: Iterable[int], shortfalls: Shortfalls
-) -> tuple[Advice, ...]:
+def cheapest_one_or_two(survey: NodeSurvey, rows: Iterable[int], shortfalls: Shortfalls) -> Advice | None:
     """Return the cheapest two changes that let the pod in on the first of these nodes where any two do.
 
     One, where one suffices: `single_changes` tries each type of change on few nodes only.
@@ -131,8 +130,8 @@ def cheapest_combination(
         sets = (_helpful_combinations(survey, row, shortfalls, count) for count in (1, 2))
         found = next(filter(None, sets), ())
         if found and not survey.budget.exhausted:
-            return cheapest_first(found)[:1]
-    return ()
+            return cheapest_first(found)[0]
+    return None
 
 
 def _helpful_combinations(survey: NodeSurvey, row: int, shortfalls: Shortfalls, count: int) -> list[Advice]:

@@ -54,7 +54,7 @@ ReasonsByClass = dict[Hashable, NodeReason | None]  # Of nodes that are equal in
 class ChangeNeeded(enum.IntEnum):
     """What would have to change for a node to take the pod, from the easiest."""
 
-    USE_OR_DEVICES = 0
+    PODS_OR_DEVICE_STATE = 0
     NODE_OR_AGENT = 1
     HARDWARE = 2
 
@@ -121,7 +121,7 @@ class NodeSurvey:
     def change_needed(self) -> node_table.Numbers:
         """What each node needs most, as a `ChangeNeeded`."""
         changes = self.with_reason(NODE_OBJECT_REASONS | AGENT_REASONS)
-        of_node = np.where(changes, ChangeNeeded.NODE_OR_AGENT, ChangeNeeded.USE_OR_DEVICES)
+        of_node = np.where(changes, ChangeNeeded.NODE_OR_AGENT, ChangeNeeded.PODS_OR_DEVICE_STATE)
         needed: node_table.Numbers = np.where(self.never_fits, ChangeNeeded.HARDWARE, of_node)
         return needed
 
@@ -137,16 +137,14 @@ class NodeSurvey:
         return nearest
 
 
-def survey(
-    search: Search, candidate: queued_pods.Candidate, policy: Policy, budget: WorkBudget
-) -> NodeSurvey:
+def survey(search: Search, pod_info: queued_pods.PodInfo, policy: Policy, budget: WorkBudget) -> NodeSurvey:
     """Return the reasons of all nodes; those not searched when the budget is exhausted are undecided."""
-    inventory, request, demand = search.inventory, candidate.request, candidate.demand
+    inventory, request, demand = search.inventory, pod_info.request, pod_info.demand
     signature = signatures.of(request, demand)
     reason_table = reasons.evaluate(inventory, signature, search.current_refusals(signature, policy))
     has_node = inventory.table.has_node[: inventory.size].copy()
     _search_passing_nodes(
-        reason_table, inventory, candidate, has_node & (reason_table.reason_index == 0), budget
+        reason_table, inventory, pod_info, has_node & (reason_table.reason_index == 0), budget
     )
     return NodeSurvey(
         inventory,
@@ -157,7 +155,7 @@ def survey(
         node_reasons=(None, *reason_table.node_reasons),
         reason_index=reason_table.reason_index,
         has_node=has_node,
-        never_fits=reason_table.never(),
+        never_fits=reason_table.never_fits(),
         gap=_gaps(inventory, signature),
         budget=budget,
     )
@@ -176,25 +174,25 @@ def _gaps(inventory: Inventory, signature: signatures.Signature) -> node_table.S
 def _search_passing_nodes(
     reason_table: reasons.ReasonTable,
     inventory: Inventory,
-    candidate: queued_pods.Candidate,
+    pod_info: queued_pods.PodInfo,
     passing: node_table.Mask,
     budget: WorkBudget,
 ) -> None:
     """Search the nodes that passed the filters, and add the reasons of those that do not fit."""
-    request, order = candidate.request, inventory.name_positions()
+    request, order = pod_info.request, inventory.name_positions()
     unsure = set(np.flatnonzero(passing).tolist())
     if request.need.filters_suffice or not request.need.any_device:
-        # The filters decide here. Where devices are asked for, one search confirms them; it is cheap, so no
-        # limit of steps applies.
+        # The filters decide here, as they do where devices must be near each other and none is asked for.
+        # Where devices are asked for, one search confirms them; it is cheap, so no limit of steps applies.
         time_limited_only = WorkBudget(
             Effort(work_budget.NO_LIMIT, budget.effort.expired), unlimited_nodes=True
         )
-        pod = Scenario(request, candidate.demand)
+        pod = Scenario(request, pod_info.demand)
         unsure -= set(FeasibilityChecker(inventory, time_limited_only).feasible_nodes(pod, passing).rows)
     reasons_by_class: ReasonsByClass = {}
     with budget.fraction(work_budget.SURVEY_FRACTION) as survey_budget:
         for row in sorted(unsure, key=lambda row: int(order[row])):
-            reason = _searched_reason(inventory, row, candidate, survey_budget, reasons_by_class)
+            reason = _searched_reason(inventory, row, pod_info, survey_budget, reasons_by_class)
             if reason is not None:
                 reason_table.add(row, reason)
 
@@ -202,7 +200,7 @@ def _search_passing_nodes(
 def _searched_reason(
     inventory: Inventory,
     row: int,
-    candidate: queued_pods.Candidate,
+    pod_info: queued_pods.PodInfo,
     budget: WorkBudget,
     reasons_by_class: ReasonsByClass,
 ) -> NodeReason | None:
@@ -211,7 +209,7 @@ def _searched_reason(
     if info is None or budget.exhausted:
         return Reason.UNDECIDED, ""
     view = info.view()
-    request = gpu_units.request_on_unit(candidate.request, candidate.demand, view.device.gpu_unit)
+    request = gpu_units.request_on_unit(pod_info.request, pod_info.demand, view.device.gpu_unit)
     equivalence_class = equivalence.class_of(view, request)
     if equivalence_class is None or equivalence_class not in reasons_by_class:
         found = search_node(view, request, budget)

@@ -16,7 +16,9 @@ from berth_operator.scheduling.devices.search_effort import Effort
 STEPS_FOR_ALL_NODES: Final = 40_000  # Where all nodes are to be diagnosed and nobody waits.
 SURVEY_FRACTION: Final = 0.4  # What the survey may use, which finds out which nodes refuse and why.
 DIAGNOSIS_FRACTION: Final = 0.5  # What the diagnosis of single devices may use of the rest.
+
 # What is tried at most, whatever steps are left.
+
 # The nearest nodes that are diagnosed or on which changes are tried. Besides these, as many nodes are
 # diagnosed as examples of other reasons (`explain.diagnosis`).
 NODES_DIAGNOSED: Final = 8
@@ -49,7 +51,10 @@ class WorkBudget:
 
     @contextlib.contextmanager
     def fraction(self, share: float) -> Iterator["WorkBudget"]:
-        """Yield a budget of this fraction of the steps that are left; those that are used are subtracted."""
+        """Yield a budget of this fraction of the steps that are left; those that are used are subtracted.
+
+        Its number of searches is a fresh one.
+        """
         with self.effort.part(int(max(self.effort.left, 0) * share)) as part:
             yield WorkBudget(part, unlimited_nodes=self.unlimited_nodes)
 
