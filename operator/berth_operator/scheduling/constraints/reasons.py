@@ -99,14 +99,14 @@ def _rejections(inventory: Inventory, signature: signatures.Signature) -> Iterat
     table, rows = inventory.table, inventory.all_rows
     for one in (signature, *gpu_units.variants(table, signature)):
         among = gpu_units.nodes_asked(table, rows, one)
-        rejections = _objections_to(inventory, one)
+        rejections = _rejections_to(inventory, one)
         if among is None:
             yield from rejections
         else:
             yield from (each._replace(nodes=each.nodes & among) for each in rejections)
 
 
-def _objections_to(inventory: Inventory, signature: signatures.Signature) -> Iterator[Rejection]:
+def _rejections_to(inventory: Inventory, signature: signatures.Signature) -> Iterator[Rejection]:
     """Yield the rejections of all constraints in order: the unresolvable ones first."""
     query = Query(inventory, inventory.all_rows, signature)
     constraints = [one for one in registry.CONSTRAINTS if one.applies_to(signature)]
