@@ -26,7 +26,7 @@ async def serving(
     flag: str = "--listen",
     limits: http_connections.Limits = http_server.USUAL,
 ) -> AsyncIterator[str]:
-    """Serve at HOST:PORT during the block, and yield the address; raise `Refused` if it cannot be used."""
+    """Serve at HOST:PORT during the block, and yield the address; raise `UsageError` if it cannot be used."""
     async with contextlib.AsyncExitStack() as stack:
         try:
             routes = [web.get("/healthz", _alive), *more]

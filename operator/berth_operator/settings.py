@@ -55,7 +55,7 @@ class Settings:
 
 
 def parse(argv: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> Settings:
-    """Return the settings of the command line, or raise `Refused`; `--help` and `--version` exit."""
+    """Return the settings of the command line, or raise `UsageError`; `--help` and `--version` exit."""
     parser = _parser(environ)
     settings = Settings(**vars(parser.parse_args(argv)))
     if not settings.retry_period < settings.renew_deadline < settings.lease_duration:

@@ -13,7 +13,7 @@ from berth_agent.device_plugin.answers import NodeState
 from berth_agent.gpupods import watched_pod
 from berth_agent.kubelet import plugin_messages, podresources
 from berth_agent.kubelet.plugin_messages import ContainerResponse, OfferedDevice, PluginMount, Preference
-from berth_agent.kubelet.plugin_server import Refused
+from berth_agent.kubelet.plugin_server import AllocationRefused
 from berth_agent.plugin_choices import PluginChoices
 from berth_crds import names, wire
 from support.podresources import field
@@ -150,7 +150,7 @@ async def test_while_promises_are_not_known_nothing_else_is_given() -> None:
 
     node.pods = [pod("stock", {GPU: 1})]
     node.admits(listed("stock", ()))
-    with pytest.raises(Refused, match="it is not known yet which cards are reserved"):
+    with pytest.raises(AllocationRefused, match="it is not known yet which cards are reserved"):
         await node.answers.allocated(GPU, ("GPU-1",))
 
 
@@ -245,7 +245,7 @@ async def test_where_the_pod_is_not_found_out_the_kubelet_chooses(
 
     assert await node.preferred(*FREE, size=1) == []
     assert (await node.answers.allocated(GPU, ("GPU-1",))).env == {"NVIDIA_VISIBLE_DEVICES": "GPU-1"}
-    with pytest.raises(Refused, match="GPU-0, which is reserved for another pod"):
+    with pytest.raises(AllocationRefused, match="GPU-0, which is reserved for another pod"):
         await node.answers.allocated(GPU, ("GPU-0",))
     assert "could not be found" in caplog.text
 
@@ -267,7 +267,7 @@ async def test_another_card_than_promised_is_given_only_if_it_is_free(
     node.pods = [pod("p", {GPU: 1}, promised=[["GPU-0"]]), pod("q", {}, promised=[["GPU-1"]])]
     node.admits(listed("p", ()))
 
-    with pytest.raises(Refused, match="GPU-1, which is reserved for another pod"):
+    with pytest.raises(AllocationRefused, match="GPU-1, which is reserved for another pod"):
         await node.answers.allocated(GPU, ("GPU-1",))
     given = await node.answers.allocated(GPU, ("GPU-2",))
     assert given.env == {"NVIDIA_VISIBLE_DEVICES": "GPU-2"}
@@ -280,9 +280,9 @@ async def test_what_is_not_there_is_refused() -> None:
     node.pods = [pod("p", {GPU: 1})]
     node.admits(listed("p", ()))
 
-    with pytest.raises(Refused, match="the node has no card GPU-9 now"):
+    with pytest.raises(AllocationRefused, match="the node has no card GPU-9 now"):
         await node.answers.allocated(GPU, ("GPU-9",))
-    with pytest.raises(Refused, match="there is no device node /dev/nvidia3"):
+    with pytest.raises(AllocationRefused, match="there is no device node /dev/nvidia3"):
         await node.answers.allocated(GPU, ("GPU-3",))
 
 

@@ -9,7 +9,7 @@ import pytest
 from agent.plugin_node import CARDS, GPU, Mps, Node, listed, pod
 from berth_agent.delivery import isolation
 from berth_agent.device_plugin import offers
-from berth_agent.kubelet.plugin_server import Refused
+from berth_agent.kubelet.plugin_server import AllocationRefused
 from berth_crds import names
 
 PARTS = names.GPU
@@ -55,7 +55,7 @@ async def test_a_whole_card_is_no_part() -> None:
     part = await node.answers.allocated(PARTS, percents(2, 0, 10))
     assert part.env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "10"
     mps.failure = "it does not answer"
-    with pytest.raises(Refused, match="MPS does not serve: it does not answer"):
+    with pytest.raises(AllocationRefused, match="MPS does not serve: it does not answer"):
         await node.answers.allocated(PARTS, percents(2, 10, 20))
 
 
@@ -68,5 +68,7 @@ async def test_a_pod_of_very_many_containers_is_refused(count: int) -> None:
     if count <= 64:
         assert await node.answers.allocated(GPU, ("GPU-0",))
     else:
-        with pytest.raises(Refused, match="65 containers of the pod ask for cards or other devices; 64 are"):
+        with pytest.raises(
+            AllocationRefused, match="65 containers of the pod ask for cards or other devices; 64 are"
+        ):
             await node.answers.allocated(GPU, ("GPU-0",))

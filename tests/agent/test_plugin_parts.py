@@ -12,7 +12,7 @@ from berth_agent.device_plugin.answers import NodeState
 from berth_agent.gpupods import pod_cache, watched_pod
 from berth_agent.kubelet import podresources
 from berth_agent.kubelet.device_ids import uuid_of
-from berth_agent.kubelet.plugin_server import Refused
+from berth_agent.kubelet.plugin_server import AllocationRefused
 from berth_crds import allocation, names, wire
 
 PARTS, CORE = names.GPU, names.GPU_CORE
@@ -233,7 +233,7 @@ async def test_other_cards_than_promised_are_never_given() -> None:
     node.pods = [pod("p", {PARTS: 30}, promised=[["GPU-2"]], core=30)]
     node.admits(listed("p", ()))
 
-    with pytest.raises(Refused, match="the kubelet chose GPU-2, GPU-1 in place of GPU-2"):
+    with pytest.raises(AllocationRefused, match="the kubelet chose GPU-2, GPU-1 in place of GPU-2"):
         await node.answers.allocated(PARTS, (*percents(2, 0, 20), *percents(1, 0, 10)))
 
 
@@ -272,7 +272,7 @@ async def test_a_bind_that_the_kubelet_has_not_carried_out_counts() -> None:
     node.admits(listed("stock", ()))
 
     assert await preferred(node, 40) == {}
-    with pytest.raises(Refused, match="40 % of GPU-0 were asked for, and 30 % are free"):
+    with pytest.raises(AllocationRefused, match="40 % of GPU-0 were asked for, and 30 % are free"):
         await node.answers.allocated(PARTS, percents(0, 0, 40))
 
 
@@ -287,7 +287,7 @@ async def test_a_card_of_an_init_container_is_nobody_elses(first: str, then: str
     node.admits(listed("stock", ()), listed("late", ()))
 
     assert healthy(node, then) == [0]
-    with pytest.raises(Refused, match="GPU-0, which is reserved for another pod"):
+    with pytest.raises(AllocationRefused, match="GPU-0, which is reserved for another pod"):
         await node.answers.allocated(then, ids[then])
 
 
@@ -343,7 +343,7 @@ async def test_what_is_not_free_is_refused(chosen: tuple[str, ...], why: str) ->
         pod("whole", {GPU: 1}, promised=[["GPU-3"]]),
     ]
 
-    with pytest.raises(Refused, match=why):
+    with pytest.raises(AllocationRefused, match=why):
         await node.answers.allocated(PARTS, chosen)
 
 
@@ -354,7 +354,7 @@ async def test_a_record_that_cannot_be_read_keeps_parts_back() -> None:
     node.pods[0].metadata.annotations[names.ALLOCATION] = "{"
 
     assert healthy(node) == [0, 0, 0, 0]
-    with pytest.raises(Refused, match="GPU-1, which is reserved for another pod"):
+    with pytest.raises(AllocationRefused, match="GPU-1, which is reserved for another pod"):
         await node.answers.allocated(PARTS, percents(1, 99))
 
 

@@ -10,7 +10,7 @@ from berth_agent.device_plugin import answers
 from berth_agent.device_plugin.answers import NodeState
 from berth_agent.kubelet.device_ids import uuid_of
 from berth_agent.kubelet.plugin_messages import PluginMount
-from berth_agent.kubelet.plugin_server import Refused
+from berth_agent.kubelet.plugin_server import AllocationRefused
 from berth_agent.plugin_choices import PluginChoices
 from berth_crds import wire
 
@@ -63,7 +63,7 @@ async def test_what_was_given_as_a_whole_card_is_no_replica_later() -> None:
 
     node.admits(*node.answers.listed, listed("new", ()))
     for taken in ("GPU-0::0", "GPU-1::0"):
-        with pytest.raises(Refused, match=f"{uuid_of(taken)}, which is reserved for another pod"):
+        with pytest.raises(AllocationRefused, match=f"{uuid_of(taken)}, which is reserved for another pod"):
             await node.answers.allocated(GPU, (taken,))
 
     node.answers.state = NodeState(CARDS)
@@ -89,7 +89,7 @@ async def test_replicas_by_mps_are_programs_of_its_daemon() -> None:
     assert [path for path, _ in found.device_nodes] == ["/dev/nvidia0", "/dev/nvidiactl"]
     assert (await node.answers.allocated(GPU, ("GPU-1",))).mounts == ()
     mps.failure = "it does not answer"
-    with pytest.raises(Refused, match="MPS does not serve: it does not answer"):
+    with pytest.raises(AllocationRefused, match="MPS does not serve: it does not answer"):
         await node.answers.allocated(SHARED, ("GPU-0::1",))
 
 
@@ -99,6 +99,6 @@ async def test_several_replicas_may_be_refused() -> None:
     node.pods = [pod("p", {GPU: 2})]
     node.admits(listed("p", ()))
 
-    with pytest.raises(Refused, match="2 replicas give no more of a card than one: ask for 1 "):
+    with pytest.raises(AllocationRefused, match="2 replicas give no more of a card than one: ask for 1 "):
         await node.answers.allocated(SHARED, ("GPU-s::0", "GPU-s::1"))
     await node.answers.allocated(GPU, ("GPU-0", "GPU-1"))

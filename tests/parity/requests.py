@@ -26,7 +26,7 @@ REFUSED: Final = {
 }
 
 
-class Refused(Exception):
+class InvalidObject(Exception):
     """The API server takes no such object; the text is its own."""
 
 
@@ -53,7 +53,7 @@ class Requests:
         await self._close.aclose()
 
     async def create(self, path: str, thing: Object) -> Object:
-        """Create an object and return it as the API server does; raise Refused if it is invalid."""
+        """Create an object and return it as the API server does; raise InvalidObject if it is invalid."""
         return await self._send("POST", path, thing)
 
     async def ensure(self, path: str, thing: Object) -> None:
@@ -91,7 +91,7 @@ class Requests:
         async with self._session.request(method, path, json=body, headers={"Content-Type": kind}) as response:
             answer: Any = await response.json()
             if response.status in REFUSED:
-                raise Refused(answer["message"])
+                raise InvalidObject(answer["message"])
             if not response.ok and response.status != passing:
                 raise AssertionError(f"{method} {path}: {response.status} {answer}")
             found: Object = answer

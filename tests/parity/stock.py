@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any, Final
 
 from parity import extender, requests, resource_drawing, scenes
-from parity.requests import Refused, Requests
+from parity.requests import InvalidObject, Requests
 from parity.scenes import Answer, Object
 from testbed import cluster as clusters
 from testbed import processes, stock_scheduler
@@ -120,7 +120,7 @@ class Stock:
     async def _ask(self, pod: Object) -> Asked | None:
         try:
             created = await self._requests.create(requests.pods_of(pod["metadata"]["namespace"]), pod)
-        except Refused:
+        except InvalidObject:
             return None
         return Asked(created, await self._answers.of(created["metadata"]["uid"]))
 
@@ -142,7 +142,7 @@ class Stock:
             found = await self._requests.create(path, {key: pod[key] for key in pod if key != "status"})
             if "status" in pod:
                 found = await self._requests.set_status(found, pod["status"])
-        except Refused:
+        except InvalidObject:
             return None
         if not _is_finished(found) and scenes.TERMINATING in found["metadata"].get("annotations", {}):
             return await self._requests.terminate(found)

@@ -27,7 +27,7 @@ from berth_agent.gpupods import watched_pod
 from berth_agent.kubelet import podresources
 from berth_agent.kubelet.device_ids import uuid_of
 from berth_agent.kubelet.plugin_messages import ContainerResponse, Preference
-from berth_agent.kubelet.plugin_server import Refused
+from berth_agent.kubelet.plugin_server import AllocationRefused
 from berth_agent.plugin_choices import PluginChoices
 from berth_agent.way import NodePods
 from berth_crds import names, schema_limits, vocabulary, wire
@@ -161,7 +161,7 @@ class PluginAnswers:
         return self._best(resource, preference, admitted.pod)
 
     async def allocated(self, resource: str, ids: tuple[str, ...]) -> ContainerResponse:
-        """Return what a container gets with the devices that the kubelet chose, or raise `Refused`."""
+        """Return what a container gets with the chosen devices, or raise `AllocationRefused`."""
         self._check_count(resource, len(ids))
         admitted = await self._admitted(resource, len(ids))
         if admitted:
@@ -169,7 +169,7 @@ class PluginAnswers:
         chosen = tuple(dict.fromkeys(uuid_of(one) for one in ids))
         promised = self._promised_to(admitted, resource) if admitted else ()
         if not promised and not self._pods.are_current:
-            raise Refused("it is not known yet which cards are reserved for which pod")
+            raise AllocationRefused("it is not known yet which cards are reserved for which pod")
         is_part = self.state.meaning(resource) == names.GPU
         if promised and self._are_own(promised, admitted) and (is_part or len(promised) == len(chosen)):
             # Cards of the pod's init containers come in no order, and without a question which are preferred.
@@ -182,7 +182,7 @@ class PluginAnswers:
         try:
             return self._answer(resource, ids, self._given(chosen, promised), bound)
         except Undeliverable as error:
-            raise Refused(f"{error}") from error
+            raise AllocationRefused(f"{error}") from error
 
     def _answer(
         self, resource: str, ids: Sequence[str], given: Sequence[GivenCard], bound: Admitted | None
@@ -300,10 +300,10 @@ class PluginAnswers:
         return collections.Counter(map(uuid_of, available)) - waiting
 
     def _check_count(self, resource: str, count: int) -> None:
-        """Raise `Refused` where a container asks for several replicas, and that is not wanted."""
+        """Raise `AllocationRefused` where a container asks for several replicas, and that is not wanted."""
         shared = self.state.meaning(resource) == names.NVIDIA_GPU_SHARED
         if shared and count > 1 and self._rules.choices.one_replica_each:
-            raise Refused(f"{count} replicas give no more of a card than one: ask for 1 {resource}")
+            raise AllocationRefused(f"{count} replicas give no more of a card than one: ask for 1 {resource}")
 
     def _left(self, own: claims.PodKey | None) -> Mapping[str, int]:
         """Return how many percent of each card are promised to no other pod."""
@@ -319,19 +319,21 @@ class PluginAnswers:
         admitted: Admitted | None,
         promised: Collection[str],
     ) -> None:
-        """Raise `Refused` where another pod holds or was promised a device, or too much of one is asked."""
+        """Raise `AllocationRefused` where a device is held by or promised to others, or too much is asked."""
         own, meaning = claims.key_of(admitted.pod) if admitted else None, self.state.meaning(resource)
         for claim in self._claims():
             shared = claim.meaning == meaning and meaning in SEVERAL_PODS
             if claim.uuid in uuids and claim.pod != own and not shared:
                 # Which pod that is, is none of the other's business.
                 log.warning("node %s: %s is kept for pod %s/%s", self._node, claim.uuid, *claim.pod)
-                raise Refused(f"the kubelet offered only {claim.uuid}, which is reserved for another pod")
+                raise AllocationRefused(
+                    f"the kubelet offered only {claim.uuid}, which is reserved for another pod"
+                )
         swapped = bool(promised) and set(promised) != set(uuids)
         if meaning == names.GPU and swapped:
-            raise Refused(f"the kubelet chose {', '.join(uuids)} in place of {', '.join(promised)}")
+            raise AllocationRefused(f"the kubelet chose {', '.join(uuids)} in place of {', '.join(promised)}")
         if meaning == names.GPU and not promised and (why := parts.objection(ids, self._left(own))):
-            raise Refused(why)
+            raise AllocationRefused(why)
         if swapped:
             log.warning(
                 "node %s: the kubelet gives %s in place of %s", self._node, list(uuids), sorted(promised)
@@ -341,18 +343,20 @@ class PluginAnswers:
         """Return the cards in the order of the promise, else by minor; the kubelet names them in none."""
         found = {given.uuid: given for given in cards_and_instances(self.state.cards)}
         if unknown := [uuid for uuid in uuids if uuid not in found]:
-            raise Refused(f"the node has no card {unknown[0]} now")
+            raise AllocationRefused(f"the node has no card {unknown[0]} now")
         place = {uuid: number for number, uuid in enumerate(promised)}
         ordered = sorted(uuids, key=lambda uuid: (place.get(uuid, len(place)), found[uuid].card.minor, uuid))
         return [found[uuid] for uuid in ordered]
 
 
 def _check_containers(pod: watched_pod.Pod) -> None:
-    """Raise `Refused` where the kubelet would ask for minutes, and admit no other pod meanwhile."""
+    """Raise `AllocationRefused` where the kubelet would ask for minutes, and admit no other pod meanwhile."""
     count = len(watched_pod.requesting_containers(pod))
     if count > schema_limits.MOST_ENTRIES:
         most = schema_limits.MOST_ENTRIES
-        raise Refused(f"{count} containers of the pod ask for cards or other devices; {most} are the most")
+        raise AllocationRefused(
+            f"{count} containers of the pod ask for cards or other devices; {most} are the most"
+        )
 
 
 def _key(pod: podresources.ListedPod) -> claims.PodKey:

@@ -22,7 +22,7 @@ from berth_agent.protobuf import Malformed
 REGISTRATION_SECONDS: Final = 15.0  # The kubelet itself waits for 10 s.
 
 
-class Refused(Exception):
+class AllocationRefused(Exception):
     """A container cannot have the devices that the kubelet chose; its pod's event shows the text."""
 
 
@@ -37,7 +37,7 @@ class Answers(Protocol):
         """Return the ids that a container should get; empty for no preference."""
 
     async def allocated(self, resource: str, ids: tuple[str, ...]) -> ContainerResponse:
-        """Return what a container gets with these devices, or raise `Refused`."""
+        """Return what a container gets with these devices, or raise `AllocationRefused`."""
 
 
 class PluginServer:
@@ -157,7 +157,7 @@ def _answering(answer: Callable[[bytes], Awaitable[bytes]]) -> Callable[[bytes, 
     async def handler(request: bytes, context: Any) -> bytes:
         try:
             return await answer(request)
-        except Refused as error:
+        except AllocationRefused as error:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"Berth: {error}")
         except Malformed as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"Berth: {error}")

@@ -26,7 +26,7 @@ FAILED_PRECONDITION: Final = 9
 Answer = Callable[[str, bytes], Awaitable[bytes]]  # The answer to a method and what it is asked.
 
 
-class Refused(Exception):
+class CallFailed(Exception):
     """A request is not fulfilled; the text is a sentence for people."""
 
 
@@ -109,7 +109,7 @@ class Connection:
             asked = dict(protobuf.fields(request))
             method, payload = protobuf.text(asked.get(2, b"")), protobuf.content(asked.get(3, b""))
             return message(2, await self._answer(method, payload))
-        except (Refused, Malformed) as error:
+        except (CallFailed, Malformed) as error:
             return _failed(str(error))
         except Exception as error:
             # Were the connection lost over it, the runtime would go on as if there were no plugin.
@@ -135,7 +135,7 @@ def _settle(waiting: asyncio.Future[bytes], response: bytes) -> None:
     status = found.get(1, b"")
     code, sentence = _status(status) if isinstance(status, bytes) else (0, "")
     if code:
-        waiting.set_exception(Refused(sentence or f"the runtime answers with code {code}"))
+        waiting.set_exception(CallFailed(sentence or f"the runtime answers with code {code}"))
     else:
         payload = found.get(2, b"")
         waiting.set_result(payload if isinstance(payload, bytes) else b"")

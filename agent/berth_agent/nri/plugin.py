@@ -44,7 +44,7 @@ class NriPlugin(Way):
         while True:
             try:
                 await self._session()
-            except (OSError, EOFError, Malformed, frames.Refused, TimeoutError) as error:
+            except (OSError, EOFError, Malformed, frames.CallFailed, TimeoutError) as error:
                 why = OSError(f"{self._socket}: {error or type(error).__name__}")
                 self._failure = f"{why}"
                 await asyncio.sleep(self._failure_log.failed(why, most=MOST_PAUSE_SECONDS))
@@ -95,5 +95,5 @@ class NriPlugin(Way):
                 container.pod,
                 error,
             )
-            raise frames.Refused(f"Berth: {error}") from error
+            raise frames.CallFailed(f"Berth: {error}") from error
         return messages.adjusted(delivery) if delivery is not None else b""

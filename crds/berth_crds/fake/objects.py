@@ -32,7 +32,7 @@ class Place(NamedTuple):
         return self.api.partition("/")[2]
 
 
-class Refused(Exception):
+class StatusError(Exception):
     """What was asked cannot be done; `code` and `reason` are those that a real server answers."""
 
     def __init__(self, code: int, reason: str, message: str) -> None:
@@ -56,7 +56,7 @@ def place_of(path: str) -> Place:
     match rest:
         case [plural, *names] if len(names) <= 2:  # noqa: PLR2004
             return Place(api, plural, namespace, *names)
-    raise Refused(404, "NotFound", "the server could not find the requested resource")
+    raise StatusError(404, "NotFound", "the server could not find the requested resource")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Objects:
     def get(self, place: Place) -> Object:
         """Return an object as it is now."""
         if (thing := self._things.get(place.object)) is None:
-            raise Refused(404, "NotFound", f'{place.plural} "{place.name}" not found')
+            raise StatusError(404, "NotFound", f'{place.plural} "{place.name}" not found')
         return copy.deepcopy(thing)
 
     def under(self, place: Place) -> Iterator[Object]:
@@ -98,10 +98,10 @@ class Objects:
         """Create an object at the place of its kind."""
         meta = thing.setdefault("metadata", {})
         if not meta.get("name"):
-            raise Refused(422, "Invalid", "metadata.name: Required value")
+            raise StatusError(422, "Invalid", "metadata.name: Required value")
         where = place._replace(name=meta["name"])
         if where in self._things:
-            raise Refused(409, "AlreadyExists", f'{where.plural} "{where.name}" already exists')
+            raise StatusError(409, "AlreadyExists", f'{where.plural} "{where.name}" already exists')
         if where.namespace:
             meta["namespace"] = where.namespace
         meta["uid"] = f"{uuid.uuid4()}"
@@ -150,7 +150,7 @@ class Objects:
         """Delete an object; with a uid, only that very one."""
         thing = self.get(place)
         if uid and uid != thing["metadata"]["uid"]:
-            raise Refused(409, "Conflict", f"the UID in the precondition ({uid}) is not the object's")
+            raise StatusError(409, "Conflict", f"the UID in the precondition ({uid}) is not the object's")
         del self._things[place.object]
         return self._note("DELETED", place.object, thing)
 
@@ -158,7 +158,7 @@ class Objects:
         """Bind a pod to a node, with the annotations that the binding has."""
         pod = self.get(place)
         if node := pod.get("spec", {}).get("nodeName"):
-            raise Refused(409, "Conflict", f'pod {place.name} is already assigned to node "{node}"')
+            raise StatusError(409, "Conflict", f'pod {place.name} is already assigned to node "{node}"')
         annotations = binding.get("metadata", {}).get("annotations", {})
         bound = {"metadata": {"annotations": annotations}, "spec": {"nodeName": binding["target"]["name"]}}
         return self._change(place, pod, merged(pod, bound))
@@ -184,9 +184,11 @@ class Objects:
         return copy.deepcopy(thing)
 
 
-def _conflict(place: Place) -> Refused:
+def _conflict(place: Place) -> StatusError:
     begin = f'Operation cannot be fulfilled on {place.plural} "{place.name}": the object has been modified; '
-    return Refused(409, "Conflict", f"{begin}please apply your changes to the latest version and try again")
+    return StatusError(
+        409, "Conflict", f"{begin}please apply your changes to the latest version and try again"
+    )
 
 
 def _is_in(one: Place, collection: Place) -> bool:
@@ -225,7 +227,7 @@ def _holds(term: str, value: Callable[[str], Any]) -> bool:
     if term.startswith("!"):
         return value(term[1:]) is None
     if " " in term:
-        raise Refused(400, "BadRequest", f'the fake server knows no selector like "{term}"')
+        raise StatusError(400, "BadRequest", f'the fake server knows no selector like "{term}"')
     return value(term) is not None
 
 

@@ -13,7 +13,7 @@ from berth_crds import wire
 from berth_crds.client import connection
 from berth_crds.client.resources import DEVICES, GPU_PODS, POLICIES, Resource
 from berth_crds.fake import objects
-from berth_crds.fake.objects import Objects, Place, Refused
+from berth_crds.fake.objects import Objects, Place, StatusError
 
 Kind = wire.Device | wire.GpuPod | wire.PlacementPolicy
 RESOURCES: Final[Mapping[type, Resource]] = {
@@ -61,7 +61,7 @@ class Server:
             if request.query.get("watch") in {"1", "true"}:
                 return await self._watch(request, place)
             return web.json_response(self._list(request, place))
-        except Refused as refusal:
+        except StatusError as refusal:
             status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": f"{refusal}"}
             more = {"reason": refusal.reason, "code": refusal.code}
             return web.json_response({**status, **more}, status=refusal.code)
@@ -82,7 +82,7 @@ class Server:
                 return kept.patch(place, body)
             case "DELETE", True, _:
                 return kept.delete(place, ((body or {}).get("preconditions") or {}).get("uid", ""))
-        raise Refused(
+        raise StatusError(
             405,
             "MethodNotAllowed",
             f"the fake server knows no {request.method} of {request.content_type} here",
@@ -143,9 +143,9 @@ async def _body(request: web.Request) -> Any:
     try:
         body = json.loads(await request.read() or b"null")
     except ValueError as error:
-        raise Refused(400, "BadRequest", f"the body is no JSON: {error}") from error
+        raise StatusError(400, "BadRequest", f"the body is no JSON: {error}") from error
     if body is not None and not isinstance(body, dict):
-        raise Refused(400, "BadRequest", "the body is no object")
+        raise StatusError(400, "BadRequest", "the body is no object")
     return body
 
 

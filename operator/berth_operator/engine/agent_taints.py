@@ -12,7 +12,7 @@ from berth_operator.scheduling.liveness import State
 from berth_operator.scheduling.policy import Policy
 
 
-class Verdict(enum.Enum):
+class TaintReason(enum.Enum):
     """Whether a Node is to have the taint, and why."""
 
     UNKNOWN = "whether its agent is silent is not known"
@@ -24,26 +24,26 @@ class Verdict(enum.Enum):
     @property
     def tainted(self) -> bool:
         """Whether the Node is to have it."""
-        return self is Verdict.SILENT
+        return self is TaintReason.SILENT
 
 
-def judge(info: node_info.NodeInfo, state: State, policy: Policy) -> Verdict:
-    """Return the verdict on a node; `state` is what is known for sure of its agent."""
+def judge(info: node_info.NodeInfo, state: State, policy: Policy) -> TaintReason:
+    """Return whether a node is to have the taint; `state` is what is known for sure of its agent."""
     if info.published is None:
-        return Verdict.NO_DEVICE
+        return TaintReason.NO_DEVICE
     if not policy.taint_silent:
-        return Verdict.NOT_ASKED_FOR
+        return TaintReason.NOT_ASKED_FOR
     match state:
         case State.READY:
-            return Verdict.READY
+            return TaintReason.READY
         case State.UNKNOWN:
-            return Verdict.UNKNOWN
+            return TaintReason.UNKNOWN
         case State.SILENT:
-            return Verdict.SILENT
+            return TaintReason.SILENT
 
 
-def change(info: node_info.NodeInfo, state: State, policy: Policy) -> Verdict | None:
-    """Return the verdict on a node whose taints are to be changed; None for all others."""
-    if info.node is None or (verdict := judge(info, state, policy)) is Verdict.UNKNOWN:
+def change(info: node_info.NodeInfo, state: State, policy: Policy) -> TaintReason | None:
+    """Return the reason of a node whose taints are to be changed; None for all others."""
+    if info.node is None or (reason := judge(info, state, policy)) is TaintReason.UNKNOWN:
         return None
-    return verdict if verdict.tainted is (info.node.silent_taint is None) else None
+    return reason if reason.tainted is (info.node.silent_taint is None) else None

@@ -15,7 +15,7 @@ import msgspec
 from berth_crds import logs, names
 from berth_crds.client import api, resources
 from berth_operator.engine import agent_taints, ports, rate_limiter
-from berth_operator.engine.agent_taints import Verdict
+from berth_operator.engine.agent_taints import TaintReason
 from berth_operator.engine.ledger import Ledger
 from berth_operator.kube import node_writer
 from berth_operator.scheduling.liveness import State
@@ -33,7 +33,7 @@ class TaintChange(NamedTuple):
     """A Node as it was read, and why its taints are to be changed."""
 
     node: facts.Node
-    verdict: Verdict
+    reason: TaintReason
 
 
 class AgentTaintWriter(node_writer.NodeWriter[TaintChange]):
@@ -73,8 +73,8 @@ class AgentTaintWriter(node_writer.NodeWriter[TaintChange]):
             return None
         if self._as_written.get(node) is info.node:
             return None
-        verdict = agent_taints.change(info, self._state_of(node), self.ledger.policy)
-        return TaintChange(info.node, verdict) if verdict is not None else None
+        reason = agent_taints.change(info, self._state_of(node), self.ledger.policy)
+        return TaintChange(info.node, reason) if reason is not None else None
 
     def stays_due(self, node: str) -> bool:
         """Whether the Node has the taint, and its agent may be back without a change of the node."""
@@ -82,7 +82,7 @@ class AgentTaintWriter(node_writer.NodeWriter[TaintChange]):
         if info is None or info.node is None or info.node.silent_taint is None:
             return False
         state = self._state_of(node)
-        return agent_taints.judge(info, state, self.ledger.policy) is Verdict.UNKNOWN
+        return agent_taints.judge(info, state, self.ledger.policy) is TaintReason.UNKNOWN
 
     async def write(self, node: str, change: TaintChange) -> None:
         """Add or remove the taint."""
@@ -90,19 +90,19 @@ class AgentTaintWriter(node_writer.NodeWriter[TaintChange]):
             "PATCH",
             resources.NODES.path(node),
             params={"fieldManager": MANAGER},
-            body=msgspec.json.encode(operations(change.node, tainted=change.verdict.tainted)),
+            body=msgspec.json.encode(operations(change.node, tainted=change.reason.tainted)),
             content=api.JSON_PATCH,
             deadline=node_writer.WRITE_SECONDS,
         )
         self._as_written[node] = change.node
-        self._report_write(change.verdict.tainted)
+        self._report_write(change.reason.tainted)
         log.info(
             "node %s: the taint %s:%s is %s: %s",
             node,
             TAINT["key"],
             TAINT["effect"],
-            "added" if change.verdict.tainted else "removed",
-            change.verdict.value,
+            "added" if change.reason.tainted else "removed",
+            change.reason.value,
             extra=logs.node(node),
         )
 

@@ -60,14 +60,14 @@ Spread = tuple[raw.TopologySpreadConstraint, ...]
 
 
 def check_count(place: str, what: str, found: Sequence[T], most: int) -> Sequence[T]:
-    """Return a list that is not too long; raise Refused otherwise."""
+    """Return a list that is not too long; raise RefusalError otherwise."""
     if len(found) > most:
         refusals.refuse(f"{place} names {len(found)} {what}; {most} are the most")
     return found
 
 
 def check_length(place: str, text: str, most: int) -> str:
-    """Return a text that is not too long; raise Refused otherwise."""
+    """Return a text that is not too long; raise RefusalError otherwise."""
     if len(text) > most:
         refusals.refuse(f"{place} has {len(text)} characters; {most} are the most")
     return text

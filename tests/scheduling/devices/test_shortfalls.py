@@ -253,7 +253,7 @@ def test_too_many_sets_to_try_still_give_an_answer() -> None:
 )
 @hypothesis.given(random_devices.nodes_and_pods(most_asks=3))
 def test_never_means_not_even_on_an_empty_node(case: tuple[device_view.View, requests.DeviceRequest]) -> None:
-    """`never_fits` is said if and only if the exhaustive search finds no way on the node with nothing used."""
+    """`never_fits` is said if and only if exhaustive search finds no way on the node with nothing used."""
     given, asked = case
     hypothesis.assume(random_devices.effort(given, asked) <= 10_000)
     shortfall = allocator.allocate_or_explain(given, asked)
