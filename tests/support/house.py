@@ -2,11 +2,13 @@
 
 A folder named `operator` with an `__init__.py` would be imported instead of the standard
 module of that name; so would any module of ours that takes a standard name once its
-folder is on the path. Long functions and files are where understanding ends. Each broken
-rule is one line that says what to do.
+folder is on the path. Long functions and files are where understanding ends. Prose that
+names in backticks what was renamed sends its reader on a search. Each broken rule is one
+line that says what to do.
 """
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -27,6 +29,11 @@ TOP_LEVEL = {
 PACKAGES = ("operator/berth_operator", "agent/berth_agent", "crds/berth_crds")
 LONGEST_FUNCTION = 50
 LONGEST_FILE = 400
+NAME = re.compile(
+    r"`(?:(\w+)\.)?(\w*_\w+)(?:\(\))?`"
+)  # One of ours, by its underscore; perhaps with its module.
+BACKTICKS = re.compile(r"`[^`\n]*`")
+WORD = re.compile(r"\w+")
 
 
 def tracked() -> list[Path]:
@@ -44,10 +51,15 @@ def tracked() -> list[Path]:
 
 def complaints(paths: list[Path]) -> Iterator[str]:
     """Find everything that breaks a rule."""
+    texts = {path: (ROOT / path).read_text() for path in paths if path.suffix == ".py"}
+    words = {word for text in texts.values() for word in WORD.findall(BACKTICKS.sub("", text))}
+    words |= {path.stem for path in texts}
     for path in paths:
         yield from about_place(path)
         if path.suffix == ".py":
-            yield from about_size(path, (ROOT / path).read_text())
+            yield from about_size(path, texts[path])
+        if path.parts[0] in {"operator", "agent", "crds"} and path.suffix == ".py":
+            yield from about_names(path, texts[path], words)
 
 
 def about_place(path: Path) -> Iterator[str]:
@@ -75,6 +87,15 @@ def about_size(path: Path, text: str) -> Iterator[str]:
             length = (node.end_lineno or node.lineno) - node.lineno + 1
             if length > LONGEST_FUNCTION:
                 yield f"{path}:{node.lineno}: {node.name} has {length} lines; {LONGEST_FUNCTION} is the most"
+
+
+def about_names(path: Path, text: str, words: set[str]) -> Iterator[str]:
+    """Judge the names of ours in the prose of a module: there must be such a thing."""
+    for match in NAME.finditer(text):
+        unknown = [name for name in match.groups() if name and name not in words]
+        for name in unknown:
+            line = text.count("\n", 0, match.start()) + 1
+            yield f"{path}:{line}: there is no {name}; name what is meant"
 
 
 def main() -> None:

@@ -69,7 +69,7 @@ class BoundPod:
     """A pod on a node, what it holds there, and its request as a sample of the workload.
 
     `fault` says what is wrong with its allocation; `nameless` is set if that cannot be read.
-    `unadmitted_where` says where the pod may run, until its kubelet has admitted it.
+    `unadmitted_selection` says where the pod may run, until its kubelet has admitted it.
     `byte_size` is that of the parts that may be large.
     """
 
