@@ -1,9 +1,11 @@
-"""`make bench SCENARIO=agents`: what the agents of many nodes cost the API server when there is no news.
+"""`make bench SCENARIO=agents`: what the agents of many nodes cost the API server.
 
 Each node has an agent of its own: its watches, its token, its Lease. Many are in one process, and their cards
 are simulated; the server cannot tell. From step to step more nodes come. Once their Devices are written, all
 are left alone, and it is measured what still comes: renewals of Leases, how long the server takes for one,
-and what server and etcd compute meanwhile, less what they compute without any agent.
+and what server and etcd compute meanwhile, less what they compute without any agent. Then pods are bound to
+these nodes, and their agents make the GpuPods: what the server computes for one pod says whether that grows
+with the nodes.
 """
 
 import argparse
@@ -29,6 +31,7 @@ USER: Final = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{names.AGENT_ACCO
 PER_PROCESS: Final = 250
 PATIENCE_SECONDS: Final = 600.0  # Until the agents of one process have their Leases.
 SETTLING_INTERVALS: Final = 2.0
+WARM: Final = 40  # Pods.
 TABLE: Final = results.Table(
     12,
     ("renewals/s", "renewals_per_s", "{:10.1f}"),
@@ -39,16 +42,21 @@ TABLE: Final = results.Table(
     ("etcd %", "etcd_percent", "{:8.1f}"),
     ("ms/renewal", "ms_per_renewal", "{:10.2f}"),
     ("server MiB", "server_mib", "{:10.0f}"),
+    ("ms/pod", "server_ms_per_pod", "{:8.1f}"),
     ("agent %", "agent_percent", "{:8.3f}"),
 )
 
 
 class Computed(NamedTuple):
-    """What server, etcd and agents have computed, in seconds."""
+    """What server, etcd and agents have computed, in seconds; or how much of that in one second."""
 
     server: float
     etcd: float
     agents: float
+
+    def rate_since(self, before: "Computed", seconds: float) -> "Computed":
+        """Return how much of that a second was computed since then."""
+        return Computed(*((now - then) / seconds for now, then in zip(self, before, strict=True)))
 
 
 class Bench:
@@ -57,18 +65,25 @@ class Bench:
     def __init__(self, place: bench_cluster.BenchCluster, interval: float) -> None:
         self._place = place
         self._interval = interval
+        self._operator: processes.Program | None = None
         self._programs: list[processes.Program] = []
         self._nodes: list[str] = []
         self._idle = Computed(0.0, 0.0, 0.0)
+
+    async def start_operator(self) -> None:
+        """Start the operator, which watches what agents write."""
+        await self._place.police(wanted=True)
+        self._operator = await systems.berth(self._place, "", None)
+
+    async def warm_up(self) -> None:
+        """Let some pods come before any are counted: the first ones have the server parse its own schemas."""
+        await self._ms_per_pod(WARM, self._idle)
 
     async def rest(self, seconds: float) -> None:
         """Measure what is computed without any agent, so much a second."""
         before = self._computed()
         await asyncio.sleep(seconds)
-        server, etcd, agents = (
-            (after - at) / seconds for after, at in zip(self._computed(), before, strict=True)
-        )
-        self._idle = Computed(server, etcd, agents)
+        self._idle = self._computed().rate_since(before, seconds)
 
     async def grow(self, count: int) -> None:
         """Add nodes and their agents, and wait until these have written what there is to say."""
@@ -82,20 +97,17 @@ class Bench:
             scenario.tell(f"{len(self._nodes)} agents vouch for their nodes")
         await asyncio.sleep(SETTLING_INTERVALS * self._interval)
 
-    async def measured(self, seconds: float) -> results.Row:
-        """Leave all agents alone for so long, and return what they cost."""
-        before, start = self._computed(), self._place.log.stat().st_size
-        began = time.monotonic()
+    async def measured(self, seconds: float, pods: int) -> results.Row:
+        """Leave all agents alone for so long, let pods come, and return what both cost."""
+        before, start, began = self._computed(), self._place.log.stat().st_size, time.monotonic()
         await asyncio.sleep(seconds)
         took = time.monotonic() - began
-        server, etcd, agents = (
-            (after - at) / took for after, at in zip(self._computed(), before, strict=True)
-        )
+        rate = self._computed().rate_since(before, took)
         mine = audit.writes_by(audit.read(self._place.log, start=start), USER)
         renewals = audit.writes_to(mine, resources.LEASES.plural)
         waits = [(one.time - one.received) / dt.timedelta(milliseconds=1) for one in audit.accepted(renewals)]
         p50, p99 = (float(np.percentile(waits, at, method="inverted_cdf")) for at in (50, 99))
-        more = server + etcd - self._idle.server - self._idle.etcd
+        more = rate.server + rate.etcd - self._idle.server - self._idle.etcd
         return {
             "scenario": "agents",
             "nodes": len(self._nodes),
@@ -105,12 +117,29 @@ class Bench:
             "others_per_s": (len(mine) - len(renewals)) / took,
             "p50_ms": p50,
             "p99_ms": p99,
-            "server_percent": 100 * server,
-            "etcd_percent": 100 * etcd,
+            "server_percent": 100 * rate.server,
+            "etcd_percent": 100 * rate.etcd,
             "ms_per_renewal": 1000 * more * took / len(renewals),
             "server_mib": process_costs.resident_mib(self._place.cluster.pid("kube-apiserver")),
-            "agent_percent": 100 * agents / len(self._nodes),
+            "agent_percent": 100 * rate.agents / len(self._nodes),
+            "server_ms_per_pod": await self._ms_per_pod(pods, rate),
         }
+
+    async def _ms_per_pod(self, count: int, idle: Computed) -> float:
+        """Let so many pods be bound and their GpuPods be made; return what one costs server and etcd."""
+        before, began = self._computed(), time.monotonic()
+        namespace = await self._place.fill(count, scheduler=names.SCHEDULER_NAME)
+        path = resources.GPU_PODS.path(namespace=namespace)
+
+        async def recorded() -> bool:
+            return await self._count(path) >= count
+
+        await waiting.eventually(recorded, what="the GpuPods", seconds=PATIENCE_SECONDS)
+        await asyncio.sleep(self._interval)  # Some are written once more.
+        rate = self._computed().rate_since(before, took := time.monotonic() - began)
+        await self._place.clear(namespace)
+        await asyncio.sleep(self._interval)
+        return 1000 * took * (rate.server + rate.etcd - idle.server - idle.etcd) / count
 
     def _computed(self) -> Computed:
         server, etcd = (
@@ -123,6 +152,9 @@ class Bench:
     async def _make_node(self, name: str) -> None:
         node = kubelet.FakeNode(name).manifest(lease.rfc3339(dt.datetime.now(dt.UTC)))
         await self._place.send("POST", resources.NODES.path(), node)
+        # Admission taints every new node as not ready.
+        untainted = {"spec": {"taints": None}}
+        await self._place.send("PATCH", resources.NODES.path(name), untainted, headers=bench_cluster.MERGE)
 
     def _start(self, nodes: Sequence[str]) -> processes.Program:
         cluster = self._place.cluster
@@ -140,14 +172,15 @@ class Bench:
         for program in self._programs:
             if not program.alive():
                 raise SystemExit(f"agents ended:\n{processes.tail(program.log, lines=40)}")
-        path = resources.LEASES.path(namespace=names.NODES_NAMESPACE)
+        return await self._count(resources.LEASES.path(namespace=names.NODES_NAMESPACE)) >= len(self._nodes)
+
+    async def _count(self, path: str) -> int:
         listed = await self._place.read(path, limit="1")
-        there = len(listed["items"]) + int(listed["metadata"].get("remainingItemCount", 0))
-        return there >= len(self._nodes)
+        return len(listed["items"]) + int(listed["metadata"].get("remainingItemCount", 0))
 
     def close(self) -> None:
-        """End all agents."""
-        for program in self._programs:
+        """End all programs."""
+        for program in (*self._programs, *filter(None, [self._operator])):
             program.kill()
 
 
@@ -161,10 +194,13 @@ async def measure(chosen: argparse.Namespace) -> list[results.Row]:
             await place.furnish(0)
             bench = Bench(place, chosen.interval)
             try:
+                await bench.start_operator()
                 await bench.rest(chosen.seconds)
                 for count in sorted(chosen.nodes):
                     await bench.grow(count)
-                    rows.append(await bench.measured(chosen.seconds))
+                    if not rows:
+                        await bench.warm_up()
+                    rows.append(await bench.measured(chosen.seconds, chosen.pods))
                     scenario.tell(TABLE.line(title(rows[-1]), rows[-1]))
             finally:
                 bench.close()
@@ -184,7 +220,7 @@ def report(rows: Sequence[results.Row]) -> str:
     failed = sum(row["failed"] for row in rows)
     return "\n".join(
         [
-            "\nPercent are of one core; an agent's is the mean of all.\n",
+            "\nPercent are of one core, an agent's is the mean of all; ms are of server and etcd together.\n",
             TABLE.heads(""),
             *(TABLE.line(title(row), row) for row in rows),
             "",
@@ -207,9 +243,12 @@ def main() -> int:
     parser.add_argument(
         "--interval", type=float, default=flag_table.INTERVAL_SECONDS, help="seconds from renewal to renewal"
     )
+    parser.add_argument("--pods", type=int, default=400, help="pods of one card that are bound at each step")
     chosen = parser.parse_args()
-    if min(chosen.nodes) < 1 or chosen.seconds <= 0 or chosen.interval <= 0:
-        parser.error("nodes, seconds and the interval must be more than 0")
+    if min(*chosen.nodes, chosen.pods) < 1 or chosen.seconds <= 0 or chosen.interval <= 0:
+        parser.error("nodes, pods, seconds and the interval must be more than 0")
+    if chosen.pods > bench_cluster.CARDS * min(chosen.nodes):
+        parser.error("each pod has a card, so there must be fewer pods than cards")
     rows = scenario.finish(measure(chosen))
     print(report(rows))
     results.write(RESULT, rows)
