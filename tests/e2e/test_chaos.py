@@ -18,7 +18,7 @@ from e2e.stage import Stage
 from support import thorough
 from testbed.interceptor import Deed, Fault
 
-# Shorter than the usual ones, so that a takeover is mostly the wait for what is under way.
+# Shorter than the usual ones, for a takeover soon; the rig starts a replica again that has lost the lead.
 TERMS: Final = ("--lease-duration", "2", "--renew-deadline", "1.5", "--retry-period", "0.3")
 
 BEFORE, AFTER = Fault(Deed.KILL_BEFORE), Fault(Deed.KILL_AFTER)
