@@ -236,7 +236,7 @@ async def test_decision_that_fits_nobody_is_requeued_only_while_it_waits() -> No
     engine = Engine()
     answer = decisions.Wait("uid-p", (Count(Reason.NO_NODES, "", 0),), frozenset())
 
-    engine.loop.reporter.report_round([answer], until=1.0)
+    engine.loop.reporter.requeue_and_report([answer], until=1.0)
 
     assert (engine.status_writer.reports, len(engine.ledger.backlog)) == ([], 0)
 
@@ -276,7 +276,7 @@ async def test_only_a_hard_pod_is_demoted() -> None:
     demoted = [entry.pod_info.name for entry in engine.ledger.backlog.each() if entry.demoted]
 
     assert demoted == ["hard"]
-    assert [pod.name for pod in engine.ledger.backlog.ready(1e6)] == ["easy", "hard"]
+    assert [pod.name for pod in engine.ledger.backlog.active(1e6)] == ["easy", "hard"]
     assert "not fully evaluated (time limit)" in engine.status_writer.of("hard")[-1]
 
 

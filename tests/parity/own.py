@@ -58,7 +58,7 @@ class Berth:
         if pod_info.faults:
             return Answer(words="; ".join(one.detail for one in pod_info.faults))
         inventory = self.ledger.inventory
-        pod_info = existing_terms.apply(inventory.pods, pod_info)
+        pod_info = existing_terms.with_terms_of_existing_pods(inventory.pods, pod_info)
         signature = signatures.of(pod_info.request, pod_info.demand)
         mask = registry.feasible(Query(inventory, inventory.all_rows, signature))
         passed = (info for info, passes in zip(inventory.infos, mask.tolist(), strict=True) if passes)

@@ -150,7 +150,7 @@ def test_where_a_namespace_is_suspended_others_of_the_kind_are_tried(known: bool
 
     queue.cluster_event(FREED)
     tried = []
-    for pod in queue.ready(0.01):
+    for pod in queue.active(0.01):
         if pod.namespace == builders.NAMESPACE:
             queue.suspend(builders.NAMESPACE)
         else:

@@ -343,6 +343,6 @@ def test_a_preference_about_pods_never_makes_a_pod_wait(
 
 def placed(both: Both, body: Body) -> str | None:
     """Return the node that a pod gets."""
-    one = existing_terms.apply(both.inventory.pods, pod_info(body))
+    one = existing_terms.with_terms_of_existing_pods(both.inventory.pods, pod_info(body))
     found = Search(both.inventory).place(one.request, one.demand, policy=RULES)
     return found.node if found is not None else None

@@ -77,9 +77,11 @@ def test_a_pod_that_no_other_means_shares_its_signature() -> None:
     """However many pods prefer something of others."""
     both = Both(*THREE_ZONES, there(wish()))
 
-    asked_of_others = existing_terms.apply(both.inventory.pods, pod_info(pod(labels=WEB)))
+    asked_of_others = existing_terms.with_terms_of_existing_pods(
+        both.inventory.pods, pod_info(pod(labels=WEB))
+    )
 
-    assert existing_terms.apply(both.inventory.pods, pod_info(pod())) == pod_info(pod())
+    assert existing_terms.with_terms_of_existing_pods(both.inventory.pods, pod_info(pod())) == pod_info(pod())
     assert asked_of_others.demand != pod_info(pod()).demand
 
 

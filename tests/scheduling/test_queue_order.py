@@ -125,7 +125,7 @@ def test_no_label_costs_another_namespace_a_turn(pods: list[tuple[str, int, int]
     made = [pod(f"p{at}", *fields) for at, fields in enumerate(pods)]
     plain = [dataclasses.replace(one, label=min(one.label, 0)) for one in made]
 
-    spaces = [[one.namespace for one in line(*those).ready(1000.0, limit)] for those in (made, plain)]
+    spaces = [[one.namespace for one in line(*those).active(1000.0, limit)] for those in (made, plain)]
 
     assert spaces[0] == spaces[1]
 
@@ -140,7 +140,7 @@ def test_within_a_namespace_the_label_decides(pods: list[tuple[str, int, int]]) 
     backlog = line(*(pod(f"p{at}", *fields) for at, fields in enumerate(pods)))
 
     groups = collections.defaultdict[tuple[str, int], list[tuple[int, str]]](list)
-    for one in backlog.ready(1000.0):
+    for one in backlog.active(1000.0):
         group = one.namespace, one.priority + min(one.label, 0)
         groups[group].append((-max(one.label, 0), one.created))
 

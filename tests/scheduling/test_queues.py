@@ -31,7 +31,7 @@ def test_a_label_that_is_raised_all_the_time_leaves_nothing_behind(decides: bool
 
     for at in range(MANY):
         backlog.push(builders.pod_info(label=at + 1))
-        for pod in backlog.ready(float(at), 256) if decides else ():
+        for pod in backlog.active(float(at), 256) if decides else ():
             backlog.requeue(pod.uid, now=float(at), awaited=FREED)
 
     assert tickets(backlog) <= 8 * queues.SPARE_TICKETS
@@ -43,7 +43,7 @@ def test_a_crowd_that_is_woken_again_and_again_leaves_nothing_behind() -> None:
     backlog = backlogs.of(*crowd)
 
     for at in range(MANY):
-        for pod in backlog.ready(20.0 * at):
+        for pod in backlog.active(20.0 * at):
             backlog.requeue(pod.uid, now=20.0 * at, awaited=FREED)
         backlog.cluster_event(FREED)
 

@@ -246,7 +246,7 @@ def test_a_pod_that_comes_elsewhere_lets_it_in() -> None:
     """A pod of the application in the other zone evens the spread."""
     ledger, wait = waiting_ledger()
     assert ClusterEvent.PODS_CHANGED in (wait.awaited or ())
-    assert not list(ledger.backlog.ready(1000.0))
+    assert not list(ledger.backlog.active(1000.0))
 
     ledger.pod_bound(hold(web("v", "n2")))
 
@@ -269,7 +269,7 @@ def test_a_change_of_a_pod_wakes_it(changed: Body, wakes: bool) -> None:  # noqa
 
     ledger.pod_bound(hold(changed))
 
-    assert bool(list(ledger.backlog.ready(1000.0))) is wakes
+    assert bool(list(ledger.backlog.active(1000.0))) is wakes
 
 
 def test_the_label_of_a_node_wakes_it() -> None:

@@ -107,7 +107,7 @@ def waits(ledger: Ledger, body: Body, *, hosts: int) -> None:
     assert isinstance(wait, Wait), wait
     assert ClusterEvent.PODS_CHANGED in (wait.awaited or ())
     ledger.backlog.requeue("uid-p", now=1000.0, awaited=wait.awaited)
-    assert not list(ledger.backlog.ready(1000.0))
+    assert not list(ledger.backlog.active(1000.0))
 
 
 # ---------------------------------------------------------------- what is not known

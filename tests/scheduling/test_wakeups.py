@@ -20,7 +20,7 @@ def tried(pods: Iterable[queued_pods.PodInfo]) -> Mapping[str, int]:
     """Return how many pods of each namespace are tried at once when a change may help all of these."""
     queue = backlogs.requeue(*pods)
     queue.cluster_event(backlogs.FREED)
-    return collections.Counter(one.namespace for one in queue.ready(0.01))
+    return collections.Counter(one.namespace for one in queue.active(0.01))
 
 
 MOST = wakeups.TRIED_AT_ONCE
@@ -72,7 +72,7 @@ def test_who_comes_first_is_placed_first_all_the_same() -> None:
     queue.cluster_event(backlogs.FREED)
 
     placed = []
-    for one in queue.ready(0.01):
+    for one in queue.active(0.01):
         queue.place(one.uid)
         placed.append(one.name)
 

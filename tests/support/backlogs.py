@@ -31,4 +31,4 @@ def requeue(
 
 def ready(backlog: Backlog, now: float = 0.0, limit: int | None = None) -> list[str]:
     """Return the names of the pods whose turn it is."""
-    return [pod.name for pod in backlog.ready(now, limit)]
+    return [pod.name for pod in backlog.active(now, limit)]

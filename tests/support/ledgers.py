@@ -127,7 +127,7 @@ def requeue(ledger: Ledger, name: str = "p", *changes: decisions.ClusterEvent) -
 
 def ready_names(ledger: Ledger) -> list[str]:
     """Return the names of the waiting pods that would be tried if time allowed."""
-    return [pod_info.name for pod_info in ledger.backlog.ready(1e9)]
+    return [pod_info.name for pod_info in ledger.backlog.active(1e9)]
 
 
 def held_cards(pod: raw.Pod) -> list[str]:

@@ -34,7 +34,7 @@ class DecisionReporter:
         """Return when some reasons are to be renewed, if any pod waits."""
         return self.reasons.next_due(self._clock())
 
-    def report_round(self, made: Iterable[decisions.Decision], *, until: float) -> None:
+    def requeue_and_report(self, made: Iterable[decisions.Decision], *, until: float) -> None:
         """Report the decisions of a round, and renew some older reasons, in the time until this moment."""
         made = tuple(made)
         self.reasons.new_round(until=until)

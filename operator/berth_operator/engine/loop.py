@@ -66,8 +66,8 @@ class Loop:
         round_decisions = self._schedule(started)
         self._records.record_round(self._ledger, round_decisions, started=started, ended=self._clock())
         # All binds but those that need a dry run first are assumed before anything is reported, so that
-        # reasons describe what is left after them. The reporter also tells the backlog which pods must wait.
-        self.reporter.report_round(
+        # reasons describe what is left after them.
+        self.reporter.requeue_and_report(
             (decision for decision, _ in round_decisions), until=started + ROUND_SECONDS
         )
         if round_decisions:

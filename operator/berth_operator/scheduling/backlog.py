@@ -297,7 +297,7 @@ class Backlog:
 
     # ------------------------------------------------------------ whose turn it is
 
-    def ready(self, now: float, limit: int | None = None) -> Iterator[PodInfo]:
+    def active(self, now: float, limit: int | None = None) -> Iterator[PodInfo]:
         """Yield the pods to try now in order, those included that become active meanwhile."""
         self._compared = 0
         self._sort_in_woken()
@@ -319,7 +319,7 @@ class Backlog:
         return [self._entries[uid] for _, _, uid in self._raised.next_of(group, most)]
 
     def next_due(self) -> float | None:
-        """Return when the next pod becomes ready by time alone."""
+        """Return when the next pod may be tried, if no event comes; one that is active may be at once."""
         if not self._entries:
             return None
         self._sort_in_woken()

@@ -46,7 +46,8 @@ from berth_operator.scheduling.search import Search
 # (`RoundDeadlines`).
 STEPS_PER_ROUND: Final = 5_000
 STEPS_PER_POD: Final = 2_000
-# Signatures that all nodes refused in this round: the next pod with the same signature is refused at once.
+# Signatures for which no node was found in this round, perhaps for lack of effort: the next pod with the same
+# signature waits for the same reasons, and is demoted with the first one.
 RefusedSignatures = dict[signatures.Signature, decisions.Wait]
 NodeNames = frozenset[str]
 NO_NODES: Final[NodeNames] = frozenset()
@@ -114,7 +115,7 @@ def schedule(
 ) -> Iterator[decisions.Decision]:
     """Yield the decisions for the pods whose turn it is, one after another.
 
-    1. Take the ready pods in order, and in the last part of the round pods that are rarely tried.
+    1. Take the active pods in order, and in the last part of the round pods that are rarely tried.
     2. Reject what cannot be served.  3. Find a placement, or the reasons why there is none.  4. Go on when
     the caller has charged it. If too little effort is left for a pod's search, it is tried in the next round.
     """
@@ -132,7 +133,7 @@ def schedule(
             backlog.suspend(pod_info.namespace)
             continue
         if (effort := budget.effort_for(pod_info, out_of_order=not in_order)) is None:
-            continue  # It stays ready, as it was.
+            continue  # It stays active, as it was.
         decision = _decide(search, pod_info, policy, refused, effort, reserved_nodes)
         budget.settle(effort)
         if isinstance(decision, decisions.Bind):
@@ -148,25 +149,25 @@ def schedule(
 def _pods_to_try(
     backlog: Backlog, now: float, limit: int, deadlines: RoundDeadlines | None
 ) -> Iterator[PodToTry]:
-    """Yield the ready pods in order. If not all had a turn, those that are rarely tried come next."""
+    """Yield the active pods in order. If not all had a turn, those that are rarely tried come next."""
     done: set[str] = set()
-    ready = backlog.ready(now, limit)
+    active = backlog.active(now, limit)
     next_in_order = None
-    for pod_info in ready:
+    for pod_info in active:
         if deadlines is not None and deadlines.in_order_over:
             next_in_order = pod_info
             break
         done.add(pod_info.uid)
         yield PodToTry(pod_info)
     if deadlines is None or (next_in_order is None and len(done) < limit):
-        return  # All ready pods had their turn, or there is no clock.
+        return  # All active pods had their turn, or there is no clock.
     for pod_info, reserved in backlog.out_of_order(now, frozenset(done)):
         if deadlines.over:
             return
         done.add(pod_info.uid)
         yield PodToTry(pod_info, in_order=False, reserved_nodes=reserved)
-    # Where the rarely tried pods left some time, the round goes on in order: `ready` is an iterator.
-    for pod_info in itertools.chain([next_in_order] if next_in_order else [], ready):
+    # Where the rarely tried pods left some time, the round goes on in order: `active` is an iterator.
+    for pod_info in itertools.chain([next_in_order] if next_in_order else [], active):
         if pod_info.uid not in done:
             yield PodToTry(pod_info)
 
@@ -177,24 +178,24 @@ class DeviceSearchBudget:
     def __init__(self, deadlines: RoundDeadlines | None) -> None:
         self._deadlines = deadlines
         self._left = STEPS_PER_ROUND
-        self._searched = False
+        self._searched_in_this_part = False
         self._out_of_order_begun = False
         self._steps_given = 0
 
     def effort_for(self, pod_info: queued_pods.PodInfo, *, out_of_order: bool) -> Effort | None:
         """Return the effort for a pod; None if it needs a search and too little is left.
 
-        The first search of a round is never refused. Nor is the first one out of order, which gets enough for
-        one pod.
+        A round has two parts, in order and out of order, and the first search of each is never refused. The
+        second part has enough for one pod in any case.
         """
         if out_of_order and not self._out_of_order_begun:
-            self._out_of_order_begun, self._searched = True, False
+            self._out_of_order_begun, self._searched_in_this_part = True, False
             self._left = max(self._left, STEPS_PER_POD)
         if pod_info.needs_device_search:
             too_short = self._deadlines is not None and self._deadlines.too_short_for_search
-            if self._searched and (self._left < STEPS_PER_POD or too_short):
+            if self._searched_in_this_part and (self._left < STEPS_PER_POD or too_short):
                 return None
-            self._searched = True
+            self._searched_in_this_part = True
         self._steps_given = min(STEPS_PER_POD, self._left)
         return Effort(self._steps_given, self._deadlines.timer() if self._deadlines is not None else None)
 
@@ -264,7 +265,7 @@ def _decide(
 ) -> decisions.Decision | None:
     """Return the decision for a pod; None if it might fit only on nodes reserved for earlier pods."""
     original, pod_info = pod_info, policy_rules.apply(policy, pod_info)
-    pod_info = existing_terms.apply(search.inventory.pods, pod_info)
+    pod_info = existing_terms.with_terms_of_existing_pods(search.inventory.pods, pod_info)
     if pod_info.faults and not original.faults:
         return decisions.Reject(pod_info.uid, pod_info.faults, awaited=policy_rules.POLICY_CHANGE)
     if reserved_nodes and not pod_info.faults:
@@ -279,8 +280,8 @@ def _decide(
         searched_all = signature.need.filters_suffice or not effort.cut_short
         if searched_all and search.might_fit(signature, policy, reserved_nodes):
             return None
-    # With reserved nodes, nothing can be placed here any more: `might_fit` ruled them out, or the effort is
-    # used up. Then this only collects the reasons.
+    # This cannot bind to a reserved node: if there are some, either none of them might fit, or the effort is
+    # used up. Then it only collects the reasons.
     return place_or_explain(search, pod_info, policy, refused, effort)
 
 

@@ -10,7 +10,9 @@ from berth_operator.scheduling import pod_index, queued_pods
 from berth_operator.scheduling.nodes import facts
 
 
-def apply(pods: pod_index.PodIndex, pod_info: queued_pods.PodInfo) -> queued_pods.PodInfo:
+def with_terms_of_existing_pods(
+    pods: pod_index.PodIndex, pod_info: queued_pods.PodInfo
+) -> queued_pods.PodInfo:
     """Return a pod that keeps away from where pods repel it, and prefers where they would rather have it."""
     if pods.say_nothing:
         return pod_info

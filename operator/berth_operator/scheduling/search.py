@@ -146,16 +146,12 @@ class Search:
         excluded: Collection[str],
     ) -> decisions.Placement | None:
         cached = self._scores(signature, policy)
-        # Three passes, each only if none before found a node: the usual nodes, then those that used up their
-        # part of the effort the last time (`hard`), then those whose search ended undecided.
+        # Three passes, each only if none before found a node: the usual nodes; those that used up their part of
+        # the effort the last time (`hard`, also after they changed); those undecided, unless they changed.
         rows_to_retry = set(cached.rows_to_search_again()) if cached.undecided_by_row else set[int]()
         hard = self._hard_to_search.of(signature)
-        other_pods = signature.demand.other_pods
-        excluded_positions = (
-            self._excluded_positions(signature, excluded)
-            if excluded or other_pods is not None
-            else NO_POSITIONS
-        )
+        excluding = bool(excluded) or signature.demand.other_pods is not None
+        excluded_positions = self._excluded_positions(signature, excluded) if excluding else NO_POSITIONS
         scores_of_excluded = cached.hide(excluded_positions) if excluded_positions.size else None
         scores_of_hard = cached.hide(self._positions(hard)) if hard else None
         found, failed_searches = self._search_nodes(request, signature, cached, effort)
@@ -166,7 +162,7 @@ class Search:
                     request, signature, cached, effort, failed_searches=failed_searches
                 )
         if found is None and rows_to_retry and not effort.cut_short:
-            self._reopen(cached, rows_to_retry - self._rows_at(excluded_positions))
+            self._score_undecided_again(cached, rows_to_retry - self._rows_at(excluded_positions))
             found, _ = self._search_nodes(request, signature, cached, effort, failed_searches=failed_searches)
         if scores_of_excluded is not None:
             cached.restore(scores_of_excluded)
@@ -192,7 +188,8 @@ class Search:
         failed_searches: int = 0,
     ) -> tuple[decisions.Placement | None, int]:
         """Return a placement on the best node that fits, and how many nodes were searched in vain."""
-        best_position = choice.chooser(self.inventory, signature, cached)  # It adds the preferences' scores.
+        # Of the nodes that are left, by the strategy and by what the pod prefers.
+        best_position = choice.chooser(self.inventory, signature, cached)
         filters_suffice = signature.need.filters_suffice
         while len(cached.score) and (filters_suffice or not effort.cut_short):
             best = int(best_position())
@@ -218,7 +215,7 @@ class Search:
                 self._hard_to_search.note(signature, info.name, hard=undecided)
                 cached.remember(equivalence_class, reason)
             # The node is excluded until it changes. If its search ended undecided, perhaps because the
-            # process was paused, it is searched again when no other node fits, a few times (`_reopen`).
+            # process was paused, it has a few more, where no other node fits (`_score_undecided_again`).
             if reason[0] is decisions.Reason.UNDECIDED and effort.has_time_limit:
                 cached.undecided_by_row[info.row] += 1
             cached.score[best] = search_memory.IMPOSSIBLE
@@ -236,7 +233,7 @@ class Search:
         loads = weighted_points.loads_by_uuid(self.inventory.table, info.row, view.device.cards, weights)
         return view._replace(loads_by_uuid=loads)
 
-    def _reopen(self, cached: search_memory.CachedScores, rows: set[int]) -> None:
+    def _score_undecided_again(self, cached: search_memory.CachedScores, rows: set[int]) -> None:
         """Score these nodes again, so that they count as not searched yet."""
         if rows:
             cached.forget_undecided_classes()

@@ -58,7 +58,9 @@ def explain(
     budget = work_budget.WorkBudget(
         effort_outside_rounds(all_nodes=all_nodes) if effort is None else effort, unlimited_nodes=all_nodes
     )
-    asking = existing_terms.apply(search.inventory.pods, policy_rules.apply(policy, pod_info))
+    asking = existing_terms.with_terms_of_existing_pods(
+        search.inventory.pods, policy_rules.apply(policy, pod_info)
+    )
     survey = node_survey.survey(search, asking, policy, budget)
     found = diagnosis.findings_of(survey)
     shortfalls = {survey.inventory.index[one.node]: one.shortfall for one in found if one.shortfall}

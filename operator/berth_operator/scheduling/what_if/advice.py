@@ -71,7 +71,7 @@ def cheapest_first(found: Iterable[Advice]) -> tuple[Advice, ...]:
 
 
 def single_changes(survey: NodeSurvey, shortfalls: Shortfalls) -> tuple[Advice, ...]:
-    """Return the single changes that let the pod in: all of the pod, and one of each type of a node."""
+    """Return the single changes that let the pod in: each of the pod, and one of each type of a node."""
     return cheapest_first([*_node_changes(survey, shortfalls), *_pod_changes(survey, shortfalls)])
 
 
@@ -122,9 +122,9 @@ def _rows_to_try(survey: NodeSurvey) -> Iterable[int]:
 
 
 def cheapest_one_or_two(survey: NodeSurvey, rows: Iterable[int], shortfalls: Shortfalls) -> Advice | None:
-    """Return the cheapest two changes that let the pod in on the first of these nodes where any two do.
+    """Return the cheapest one or two changes that help, on the first of these nodes where so few do.
 
-    One, where one suffices: `single_changes` tries each type of change on few nodes only.
+    One may suffice here, since `single_changes` tries each type of change on few nodes only.
     """
     for row in itertools.islice(rows, work_budget.NODES_FOR_PAIRS):
         sets = (_helpful_combinations(survey, row, shortfalls, count) for count in (1, 2))
@@ -205,8 +205,9 @@ def _minimized(
     """Drop these parts one after another, as long as the change still helps; others are known to be `needed`.
 
     Dropping one part can make another unnecessary that was needed before, so those that were needed before
-    the last drop are tested once more. For example, where all cards without a holder are withheld, a card
-    whose pods all end is withheld as well; if one of them stays, the rest of the card can be used.
+    the last drop are tested once more. For example, where all cards without a holder are withheld, because an
+    unreadable record may name any of them, a card whose pods all end is withheld as well; if one of them
+    stays, the rest of the card can be used.
     """
     retest: Sequence[Any] = ()
     for part in untested:
