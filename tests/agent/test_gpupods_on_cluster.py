@@ -14,7 +14,7 @@ import grpc
 
 from berth_agent import simulated
 from berth_crds import wire
-from berth_crds.client import resources
+from berth_crds.client import poller, resources
 from support.podresources import Kubelet
 from testbed import waiting
 
@@ -295,8 +295,9 @@ async def test_refused_record_is_tried_again(scene: Scene, caplog: pytest.LogCap
         await scene.until_gpupod("p")
 
 
-async def test_record_changed_by_hand_is_put_right(scene: Scene) -> None:
-    """A record that somebody empties is filled again, and one that somebody deletes is made again."""
+async def test_record_changed_by_hand_is_put_right(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next time it is read: one that somebody empties is filled again, a deleted one is made again."""
+    monkeypatch.setattr(poller, "pause", lambda _: 0.5)
     async with scene.agent():
         await scene.bound_pod("p")
         first = await scene.until_gpupod("p")

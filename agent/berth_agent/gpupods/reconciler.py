@@ -1,10 +1,10 @@
 """Keeps the GpuPods of one node as they should be: level-based, one pod at a time.
 
-There are two watches: the pods bound to the node, and its GpuPods. Each change puts one name in
-the work queue, and a single worker compares the pod of that name with its GpuPod. So it does not
-matter what was missed while the agent was away: a GpuPod whose pod is gone, or was created again
-under the same name, is found by the same comparison. A name whose write failed is queued again
-after a pause; none is ever dropped.
+The pods bound to the node are watched, and its GpuPods, which nobody else writes, are read now and
+then (`poller`). Each change puts one name in the work queue, and a single worker compares the pod
+of that name with its GpuPod. So it does not matter what was missed while the agent was away: a
+GpuPod whose pod is gone, or was created again under the same name, is found by the same comparison.
+A name whose write failed is queued again after a pause; none is ever dropped.
 
 Answers of the kubelet and the driver queue names as well. A pod that has cards of the node which
 Berth did not give it gets a GpuPod, too, and loses it when no source shows it on a card any more;
@@ -32,7 +32,7 @@ from berth_agent.gpupods import desired, evidence, pod_cache, process_owners, ve
 from berth_agent.kubelet import device_ids
 from berth_agent.publish import object_cache, object_writer
 from berth_crds import allocation, granted, logs, wire
-from berth_crds.client import api, errors, informer, resources, store
+from berth_crds.client import api, errors, informer, poller, resources, store
 
 log = logging.getLogger(__name__)
 
@@ -107,7 +107,7 @@ class GpuPodReconciler:
             self._pods,
             scope=informer.Scope(fields=f"spec.nodeName={node_cards.node}"),
         )
-        self._gpupod_informer = informer.Informer(
+        self._gpupod_poller = poller.Poller(
             session,
             resources.GPU_PODS,
             wire.GpuPod,
@@ -186,17 +186,26 @@ class GpuPodReconciler:
             self._queue.put_nowait(key)
 
     async def run(self) -> None:
-        """Watch both kinds, and reconcile for ever."""
+        """Follow both kinds, and reconcile for ever."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._pod_informer.run())
-            group.create_task(self._gpupod_informer.run())
+            group.create_task(self._gpupod_poller.run())
             # A GpuPod is an orphan only if all pods are known.
             await self._pod_informer.wait_synced()
-            await self._gpupod_informer.wait_synced()
+            await self._gpupod_poller.wait_synced()
+            group.create_task(self._read_again_after_outages())
             await self._cards_known.wait()
             while True:
                 for key in self._pods_to_reconcile(await self._queue.get()):
                     await self._reconcile_or_retry(key)
+
+    async def _read_again_after_outages(self) -> None:
+        """Read the GpuPods whenever the pods are listed again: the server was away, and restored perhaps."""
+        lists = self._pod_informer.lists
+        while True:
+            await self._pod_informer.wait_listed(lists)
+            lists = self._pod_informer.lists
+            await self._gpupod_poller.resync()
 
     def _pods_to_reconcile(self, key: store.Key) -> set[store.Key]:
         """Return the pods to reconcile: the one of this name, and the one whose GpuPod may have this name."""
@@ -337,7 +346,7 @@ class GpuPodReconciler:
             await self._session.delete(resources.GPU_PODS, name, namespace=namespace, uid=gpupod.metadata.uid)
         except (errors.NotFound, errors.Conflict) as error:
             log.debug("GpuPod %s/%s is gone already: %s", namespace, name, error)
-        # The watch may have brought another GpuPod of this name meanwhile.
+        # A list may have brought another GpuPod of this name meanwhile.
         left = self.gpupods.get(key)
         if left and left.metadata.uid == gpupod.metadata.uid:
             self._writer.forget(key)
