@@ -146,8 +146,8 @@ class Search:
         excluded: Collection[str],
     ) -> decisions.Placement | None:
         cached = self._scores(signature, policy)
-        # Three passes, each only if none before found a node: the usual nodes; those that used up their part of
-        # the effort the last time (`hard`, also after they changed); those undecided, unless they changed.
+        # Three passes, each only if none before found a node: the usual nodes; those that used up their part
+        # of the effort the last time (`hard`, also after they changed); those undecided, unless they changed.
         rows_to_retry = set(cached.rows_to_search_again()) if cached.undecided_by_row else set[int]()
         hard = self._hard_to_search.of(signature)
         excluding = bool(excluded) or signature.demand.other_pods is not None
