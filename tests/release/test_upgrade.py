@@ -1,18 +1,20 @@
 """Berth upgraded from the version before, in both orders, and back again, under pods that run."""
 
+import contextlib
 import json
 import time
 from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 import pytest
 
 from bench import results
 from berth_crds import names
 from release import bed as beds
-from release import cached, former
+from release import cached, former, kept_logs
 from support import thorough
 from testbed import binaries, lending, waiting
 from testbed.cluster import Cluster
@@ -28,6 +30,14 @@ ROLLED_SECONDS: Final = 240.0
 MOST_SECONDS: Final = 6.0 + 2.0 + 1.0
 SECONDS_SHOWN: Final = 30.0  # Before and after a pod that waited for too long.
 MOST_NEW: Final = 10  # In each step; a kubelet has 110 pods at most.
+
+
+class Order(NamedTuple):
+    """The program that stays at first, and the workloads in the order of their upgrade."""
+
+    stays: str
+    first: str
+    second: str
 
 
 @pytest.fixture(scope="module")
@@ -63,11 +73,28 @@ def states(bed: beds.Bed) -> dict[str, tuple[str, str, list[int]]]:
     }
 
 
-def create_until_rolled(bed: beds.Bed, stem: str, roll: str) -> list[str]:
+@pytest.fixture
+def logs(bed: beds.Bed, tmp_path: Path) -> Iterator[kept_logs.KeptLogs]:
+    """Keep what operators say while one follows another."""
+    with contextlib.closing(kept_logs.KeptLogs(bed, tmp_path)) as kept:
+        yield kept
+
+
+@pytest.fixture
+def new(bed: beds.Bed) -> Iterator[list[str]]:
+    """Return a list of pods that are deleted afterwards: a kubelet has 110 at most."""
+    pods: list[str] = []
+    yield pods
+    if pods:
+        bed.cluster.kubectl("delete", "pods", *pods, "--grace-period=0", "--force")
+
+
+def create_until_rolled(bed: beds.Bed, stem: str, roll: str, logs: kept_logs.KeptLogs) -> list[str]:
     """Create some pods, one a second, until a workload has rolled; return their names."""
     names: list[str] = []
     deadline = time.monotonic() + ROLLED_SECONDS
     while not names or not is_rolled(bed, roll):
+        logs.look()
         assert time.monotonic() < deadline, bed.cluster.kubectl(
             "get", roll, "-n", beds.NAMESPACE, "-o", "yaml"
         )
@@ -138,35 +165,42 @@ def refused_binds(bed: beds.Bed) -> list[int]:
     return [one.code for one in events if one.subresource == "binding" and one.code >= 400]
 
 
-def renewals(bed: beds.Bed, pod: dict[str, Any]) -> list[str]:
-    """Return when the lead was renewed while a pod waited, and what the server answered."""
+def writes_meanwhile(bed: beds.Bed, pod: dict[str, Any]) -> list[str]:
+    """Return when the lead was renewed and the pod was written while it waited, and the server's answers."""
     created = datetime.fromisoformat(pod["metadata"]["creationTimestamp"])
+    shown = {names.LEADER_LEASE, pod["metadata"]["name"]}
     return [
-        f"{one.time.time()} {one.verb} {one.resource} {one.code}"
+        f"{one.time.time()} {one.verb} {one.resource}/{one.subresource} {one.name} {one.code}"
         for one in bed.cluster.audit()
-        if one.name == names.LEADER_LEASE and abs((one.time - created).total_seconds()) <= SECONDS_SHOWN
+        if one.name in shown and abs((one.time - created).total_seconds()) <= SECONDS_SHOWN
     ]
 
 
 @pytest.mark.parametrize(
-    ("stays", "first", "second"),
+    "order",
     [
-        ("agent", "deployment/berth-operator", "daemonset/berth-agent"),
         pytest.param(
-            *("operator", "daemonset/berth-agent", "deployment/berth-operator"),
+            Order("agent", "deployment/berth-operator", "daemonset/berth-agent"), id="operators first"
+        ),
+        pytest.param(
+            Order("operator", "daemonset/berth-agent", "deployment/berth-operator"),
+            id="agents first",
             marks=pytest.mark.skipif(not thorough.FULL, reason="`make e2e-install` has the other order, too"),
         ),
     ],
-    ids=["operators first", "agents first"],
 )
 def test_no_pod_notices_an_upgrade(
-    bed: beds.Bed, capsys: pytest.CaptureFixture[str], stays: str, first: str, second: str
+    bed: beds.Bed,
+    logs: kept_logs.KeptLogs,
+    new: list[str],
+    capsys: pytest.CaptureFixture[str],
+    order: Order,
 ) -> None:
     """Nor a rollback: none is started again, no card is given twice, and new pods are bound soon."""
+    stays, first, second = order
     before = states(bed)
     chart = bed.chart(cached.made())
     bed.cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", f"{beds.KINDS}")
-    new: list[str] = []
     steps = (
         (("upgrade", *chart, "--set", f"{stays}.tag={former.VERSION}"), first),
         (("upgrade", *chart), second),
@@ -175,7 +209,7 @@ def test_no_pod_notices_an_upgrade(
     )
     for number, (words, roll) in enumerate(steps):
         bed.helm(*words)
-        new += create_until_rolled(bed, f"{stays}-{number}", roll)
+        new += create_until_rolled(bed, f"{stays}-{number}", roll, logs)
         if number == BOTH:
             until_load_is_published(bed)
         assert versions(bed) == {
@@ -192,5 +226,6 @@ def test_no_pod_notices_an_upgrade(
     results.write(f"upgrade-{stays}-last", {"pods_meanwhile": len(new), "longest_wait_seconds": seconds})
     with capsys.disabled():
         print(f"\n{len(new)} pods were made meanwhile, and waited for {seconds:g} s at most")
-    assert seconds <= MOST_SECONDS, "\n".join([slowest, *renewals(bed, pods[slowest]), bed.said()])
-    bed.cluster.kubectl("delete", "pods", *new, "--grace-period=0", "--force")
+    assert seconds <= MOST_SECONDS, "\n".join(
+        [slowest, *writes_meanwhile(bed, pods[slowest]), bed.said(), logs.tails()]
+    )
