@@ -6,12 +6,14 @@ import json
 import random
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from berth_crds import names
-from berth_crds.client import api, informer, resources, watch
+from berth_crds.client import api, connection, errors, informer, resources, watch
+from berth_operator.kube import feeds
 from kube import churn, eventually, servers
 from kube.conftest import Wired
 from kube.following import Follower
@@ -166,6 +168,33 @@ async def test_a_ledger_that_caught_up_is_complete(life: churn.Churn, wired: Wir
 
         async with following(admin) as fresh:
             assert contents(follower) == contents(fresh)
+
+
+class WithoutNamespaces(api.Api):
+    """A session whose account loses the right to list namespaces."""
+
+    refused = False
+
+    async def read(self, path: str, **rest: Any) -> bytes:
+        """Read, unless it is refused."""
+        if self.refused and path == resources.NAMESPACES.path():
+            raise errors.Forbidden(403, "namespaces is forbidden")
+        return await super().read(path, **rest)
+
+
+async def test_who_may_not_list_namespaces_any_more_catches_up_all_the_same(
+    account: Path, life: churn.Churn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As an operator that takes over when its roles are rolled back: it would lead and never decide."""
+    monkeypatch.setattr(feeds, "NAMESPACES_SECONDS", 0.2)
+    link = connection.load(account)
+    async with WithoutNamespaces(link, agent="test") as session, following(session) as follower:
+        session.refused = True
+        await life.steps(10)
+
+        await asyncio.wait_for(follower.feeds.catch_up(), 15)
+
+        assert follower.feeds.synced
 
 
 # ---------------------------------------------------------------- what Kopf should have delivered

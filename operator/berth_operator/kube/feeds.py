@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 
 READ_REJECTED_SECONDS: Final = 0.1  # Between two waiting pods that the memory budget did not admit.
 MEMORY_CHECK_SECONDS: Final = 1.0
+NAMESPACES_SECONDS: Final = 2.0
 AGENTS: Final = informer.Scope(namespace=names.NODES_NAMESPACE)
 # Finished pods hold nothing, and leave the watch as a delete the moment they finish.
 UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
@@ -104,8 +105,14 @@ class Feeds:
         self._ledger.all_devices_read()
 
     async def catch_up(self) -> None:
-        """Wait until everything that was committed before this call is in the ledger."""
-        await asyncio.gather(*(one.catch_up() for one in self._informers))
+        """Wait until everything that was committed before this call is in the ledger.
+
+        For the labels of namespaces only a moment: no card depends on them, and a rollback may have taken
+        away the right to list them.
+        """
+        nodes_, devices_, leases_, namespaces_, *others = self._informers
+        essential = (one.catch_up() for one in (nodes_, devices_, leases_, *others))
+        await asyncio.gather(*essential, _try_to_catch_up(namespaces_))
 
     async def wait_pods(self, version: str) -> None:
         """Wait until all changes of pods up to a revision are in the ledger."""
@@ -174,3 +181,11 @@ class Feeds:
     def synced(self) -> bool:
         """Whether everything has been read once."""
         return all(one.synced for one in self._informers)
+
+
+async def _try_to_catch_up(namespaces: informer.Informer[Any]) -> None:
+    try:
+        async with asyncio.timeout(NAMESPACES_SECONDS):
+            await namespaces.catch_up()
+    except TimeoutError:
+        log.warning("the labels of namespaces cannot be read anew; those that are known are used")
