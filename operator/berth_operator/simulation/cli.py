@@ -214,7 +214,7 @@ def place(options: Options) -> Iterator[str]:
     """Place once and print."""
     scenario = read(options)
     scenario.without(options.without)
-    cluster = Cluster(options.strategy, clock=time.monotonic)
+    cluster = Cluster(options.strategy, clock=time.thread_time)
     outcomes, before, notes = placing.place(
         scenario, cluster, adopt=adopter(options), detailed_nodes=detailed_nodes(options)
     )
@@ -237,7 +237,7 @@ def replay(options: Options) -> Iterator[str]:
     notes, as_json = scenario.notes(), options.output == "json"
     run = replaying.Replay(
         scenario,
-        Cluster(options.strategy, clock=time.monotonic),
+        Cluster(options.strategy, clock=time.thread_time),
         adopt=adopter(options),
         detailed_nodes=detailed_nodes(options),
     )

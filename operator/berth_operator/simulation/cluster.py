@@ -26,7 +26,7 @@ class Cluster:
 
     def __init__(self, strategy: Strategy | None = None, *, clock: ports.Clock = lambda: 0.0) -> None:
         self.now = 0.0
-        self.clock = clock  # The real one, which limits how long explanations take.
+        self.clock = clock  # Of what is computed: it limits explanations.
         self.ledger = Ledger(lambda: self.now, day=lambda: self.now)
         self.pending: dict[str, raw.Pod] = {}  # By uid: the pods that wait, as they were read.
         self._strategy = strategy

@@ -2,8 +2,9 @@
 
 Pods with equal requests share one explanation until something is placed: in a full cluster those
 are most pods. The reasons of every single node are computed only if they are printed. Usual pods
-take milliseconds; an explanation that exceeds its time is printed as far as it got, and so is each
-further one once all together have exceeded theirs.
+take milliseconds; an explanation that exceeds its processor time is printed as far as it got, and so
+is each further one once all together have exceeded theirs. What other programs do on the machine
+changes nothing.
 """
 
 import dataclasses
