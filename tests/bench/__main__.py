@@ -21,7 +21,7 @@ SCENARIOS: Final = {
     "churn": (),
     "answers": (),
     "restart": ("--runs", "1"),
-    "agents": ("--nodes", "500", "1000"),
+    "agents": ("--nodes", "250", "500"),
 }
 HELP: Final = ("-h", "--help")
 UNKNOWN: Final = 2

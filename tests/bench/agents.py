@@ -236,7 +236,7 @@ def main() -> int:
         "--nodes",
         type=int,
         nargs="+",
-        default=[500, 1000, 2000],
+        default=[250, 500, 1000],
         help="nodes with an agent each, step by step",
     )
     parser.add_argument("--seconds", type=float, default=60.0, help="for which all are left alone")
