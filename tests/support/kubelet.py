@@ -77,7 +77,7 @@ READY_POD = ("PodReadyToStartContainers", "Initialized", "ContainersReady", "Rea
 Raw = dict[str, Any]
 
 
-class RequestFailed(Exception):
+class Refused(Exception):
     """The API server turned a request down for good: a mistake in a test or in this module."""
 
 
@@ -291,7 +291,7 @@ class Kubelets:
                     return
             except (aiohttp.ClientError, TimeoutError):
                 pass
-            except RequestFailed:
+            except Refused:
                 refusals += 1
                 if refusals > MOST_REFUSALS:
                     raise
@@ -308,7 +308,7 @@ class Kubelets:
             if response.ok or response.status == http.HTTPStatus.NOT_FOUND:
                 return True
             if response.status not in _passing(method):
-                raise RequestFailed(f"{method} {path}: {response.status} {await response.text()}")
+                raise Refused(f"{method} {path}: {response.status} {await response.text()}")
             return False
 
 
