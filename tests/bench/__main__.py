@@ -1,7 +1,7 @@
 """`make bench`: runs each scenario, or with SCENARIO=NAME the one of that name with its own arguments.
 
-All of them together are sized to end within 40 minutes; a scenario that is named alone is as large as its
-`--help` says.
+Together some of them are smaller (`SCENARIOS`); a scenario that is named alone is as large as its `--help`
+says.
 """
 
 import runpy

@@ -29,9 +29,8 @@ TOP_LEVEL = {
 PACKAGES = ("operator/berth_operator", "agent/berth_agent", "crds/berth_crds")
 LONGEST_FUNCTION = 50
 LONGEST_FILE = 400
-NAME = re.compile(
-    r"`(?:(\w+)\.)?(\w*_\w+)(?:\(\))?`"
-)  # One of ours, by its underscore; perhaps with its module.
+# A name of ours is known by its underscore; its module may stand before it.
+NAME = re.compile(r"`(?:(\w+)\.)?(\w*_\w+)(?:\(\))?`")
 BACKTICKS = re.compile(r"`[^`\n]*`")
 WORD = re.compile(r"\w+")
 
