@@ -87,7 +87,10 @@ async def _taken_by_rivals(on: rig.Rig, count: int) -> None:
     """Have pods that come first take every card under the next leader."""
     rivals = await on.workload.rivals(count, seconds=RIVALS_SECONDS)
     await waiting.eventually(
-        lambda: set(rivals) <= on.invariants.bound(), what="the rivals to be bound", seconds=TAKEOVER_SECONDS
+        lambda: set(rivals) <= on.invariants.bound(),
+        what="the rivals to be bound",
+        seconds=TAKEOVER_SECONDS,
+        instead=lambda: "\n".join(one.last_words() for one in on.replicas),
     )
 
 
