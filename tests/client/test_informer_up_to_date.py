@@ -58,6 +58,26 @@ async def test_a_short_watch_brings_a_bookmark(setup: InformerSetup) -> None:
     assert setup.watched_from == ["10", "10"], "nothing was listed in between"
 
 
+async def test_a_bookmark_that_is_wanted_while_a_watch_is_being_opened_comes_from_the_next(
+    setup: InformerSetup,
+) -> None:
+    """The watch that was asked for already is a long one, and may be silent for minutes."""
+    opened = asyncio.Event()
+    bookmark = stub.event("BOOKMARK", {"metadata": {"resourceVersion": "15"}})
+    script(setup, stub.page(version="15"), stub.later(opened, open_watch()), open_watch(bookmark))
+
+    async with setup.synced():
+        await until(lambda: setup.watched_from, "the watch to be asked for")
+        catching_up = asyncio.create_task(setup.informer.catch_up())
+        await until(lambda: setup.lists == 2, "the question")
+        await asyncio.sleep(0.2)
+        opened.set()
+        await catching_up
+
+    assert [request.query["timeoutSeconds"] for request in setup.server.asked(watch="true")][1:] == ["3"]
+    assert (setup.lists, setup.watched_from) == (2, ["10", "10"]), "nothing was listed again"
+
+
 @pytest.mark.parametrize(
     ("newest", "page_size", "lists", "restores"),
     [

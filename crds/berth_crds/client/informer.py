@@ -341,6 +341,8 @@ class Informer(Generic[B]):
                 if self._long_outage():
                     raise history.LongOutage
                 self._open_watch = cut
+                if self._bookmark_wanted and seconds != SHORT_WATCH_SECONDS:
+                    cut.reschedule(0.0)  # It came to be wanted while this watch was being opened.
                 try:
                     yield events
                 finally:
