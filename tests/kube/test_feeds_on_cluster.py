@@ -182,17 +182,34 @@ class WithoutNamespaces(api.Api):
         return await super().read(path, **rest)
 
 
-async def test_who_may_not_list_namespaces_any_more_catches_up_all_the_same(
-    account: Path, life: churn.Churn, monkeypatch: pytest.MonkeyPatch
+async def read_again_after_a_restore(session: api.Api, all_feeds: feeds.Feeds) -> None:
+    """Wait until everything is listed again, as after a restore of the server's data."""
+    session.history.restored("for this test")
+    await all_feeds.wait_relisted()
+
+
+@pytest.mark.parametrize(
+    "wait",
+    [
+        pytest.param(lambda _, all_feeds: all_feeds.catch_up(), id="a takeover"),
+        pytest.param(lambda _, all_feeds: all_feeds.resync(), id="a repair"),
+        pytest.param(read_again_after_a_restore, id="a restore"),
+    ],
+)
+async def test_who_may_not_list_namespaces_any_more_carries_on_all_the_same(
+    account: Path,
+    life: churn.Churn,
+    monkeypatch: pytest.MonkeyPatch,
+    wait: Callable[[api.Api, feeds.Feeds], Awaitable[None]],
 ) -> None:
-    """As an operator that takes over when its roles are rolled back: it would lead and never decide."""
+    """As an operator that leads while its roles are rolled back: it would never decide again."""
     monkeypatch.setattr(feeds, "NAMESPACES_SECONDS", 0.2)
     link = connection.load(account)
     async with WithoutNamespaces(link, agent="test") as session, following(session) as follower:
         session.refused = True
         await life.steps(10)
 
-        await asyncio.wait_for(follower.feeds.catch_up(), 15)
+        await asyncio.wait_for(wait(session, follower.feeds), 15)
 
         assert follower.feeds.synced
 

@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import logging
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Awaitable, Collection, Iterable
 from typing import Any, Final
 
 from berth_crds import names, wire
@@ -67,12 +67,13 @@ class Feeds:
         self.admissions = self._pods.admissions
         new = functools.partial(informer.Informer, session, clock=options.clock)
         self._volumes = volume_feeds.VolumeFeeds(session, ledger, clock=options.clock)
+        self._namespaces = new(resources.NAMESPACES, raw.Namespace, namespace_sink.NamespaceSink(ledger))
         # Pods last: no decision sees one without its node, namespace or GpuPod.
         self._informers: tuple[informer.Informer[Any], ...] = (
             new(resources.NODES, raw.Node, sinks.NodeSink(ledger, logger)),
             new(resources.DEVICES, raw.Device, self._devices),
             new(resources.LEASES, lease.Lease, sinks.LeaseSink(watchdog, logger), scope=AGENTS),
-            new(resources.NAMESPACES, raw.Namespace, namespace_sink.NamespaceSink(ledger)),
+            self._namespaces,
             new(resources.POLICIES, wire.PlacementPolicy, policy_sink.PolicySink(ledger, logger)),
             new(resources.GPU_PODS, wire.GpuPod, self._gpupods),
             new(resources.PODS, long_pods.Pod, self._pods, scope=informer.Scope(fields=UNFINISHED)),
@@ -105,14 +106,16 @@ class Feeds:
         self._ledger.all_devices_read()
 
     async def catch_up(self) -> None:
-        """Wait until everything that was committed before this call is in the ledger.
+        """Wait until everything that was committed before this call is in the ledger."""
+        essential = (one.catch_up() for one in self._essential())
+        await asyncio.gather(*essential, _briefly(self._namespaces.catch_up()))
 
-        For the labels of namespaces only a moment: no card depends on them, and a rollback may have taken
-        away the right to list them.
+    def _essential(self) -> list[informer.Informer[Any]]:
+        """Return the informers to wait for; for the labels of namespaces nobody waits longer than a moment.
+
+        No card depends on them, and a rollback may have taken away the right to list them.
         """
-        nodes_, devices_, leases_, namespaces_, *others = self._informers
-        essential = (one.catch_up() for one in (nodes_, devices_, leases_, *others))
-        await asyncio.gather(*essential, _try_to_catch_up(namespaces_))
+        return [one for one in self._informers if one is not self._namespaces]
 
     async def wait_pods(self, version: str) -> None:
         """Wait until all changes of pods up to a revision are in the ledger."""
@@ -124,8 +127,8 @@ class Feeds:
 
         They are looked up after the lists: a pod that exists must not lose its cards to a stale read.
         """
-        *others, pods_ = self._informers
-        await asyncio.gather(*(one.resync() for one in others))
+        *others, pods_ = self._essential()
+        await asyncio.gather(*(one.resync() for one in others), _briefly(self._namespaces.resync()))
         await pods_.resync()
         for uid in pods_.missing(ghosts):
             self._ledger.pod_over(uid)
@@ -140,7 +143,8 @@ class Feeds:
         """Wait until all informers have relisted since the last restore."""
         while wanted := self._lists_before:
             for one, lists in zip(self._informers, wanted, strict=True):
-                await one.wait_listed(lists)
+                listed = one.wait_listed(lists)
+                await (listed if one is not self._namespaces else _briefly(listed))
             if self._lists_before == wanted:
                 self._lists_before = ()
 
@@ -183,9 +187,10 @@ class Feeds:
         return all(one.synced for one in self._informers)
 
 
-async def _try_to_catch_up(namespaces: informer.Informer[Any]) -> None:
+async def _briefly(namespaces: Awaitable[None]) -> None:
+    """Wait for the labels of namespaces, but only a moment."""
     try:
         async with asyncio.timeout(NAMESPACES_SECONDS):
-            await namespaces.catch_up()
+            await namespaces
     except TimeoutError:
         log.warning("the labels of namespaces cannot be read anew; those that are known are used")
