@@ -196,7 +196,7 @@ def parts(both: Both, name: str, body: Body, passing: Collection[str]) -> dict[s
         return dict.fromkeys(passing, 0.0)
     names = sorted(passing, key=both.inventory.index.__getitem__)
     rows = np.array([both.inventory.index[one] for one in names])
-    raw = preference.raw(Query(both.inventory, rows, query.signature))
+    raw = preference.raw_scores(Query(both.inventory, rows, query.signature))
     return dict(zip(names, preference.normalised(raw).tolist(), strict=True))
 
 

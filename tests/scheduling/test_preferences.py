@@ -98,9 +98,9 @@ def test_many_nodes_are_asked_as_few_are() -> None:
     asking = pod(preferred=terms)
     signature = signatures.of(asking.request, asking.demand)
 
-    together = node_affinity.raw(Query(inventory, inventory.all_rows, signature))
+    together = node_affinity.raw_scores(Query(inventory, inventory.all_rows, signature))
     rows = (slice(row, row + 1) for row in range(inventory.size))
-    alone = [node_affinity.raw(Query(inventory, row, signature))[0] for row in rows]
+    alone = [node_affinity.raw_scores(Query(inventory, row, signature))[0] for row in rows]
 
     assert together.tolist() == alone
     assert together[:3].tolist() == [0, 30 + 20 + 15, 20]
@@ -300,7 +300,7 @@ def test_a_pod_that_prefers_nothing_is_asked_as_ever() -> None:
     chosen(inventory, pod(1, images=("app:1",)), search=search)
 
     [cached] = search._cached.values()
-    assert (cached.preferences, cached.raw, cached.feasible) == ((), {}, None)
+    assert (cached.preferences, cached.raw_scores, cached.feasible) == ((), {}, None)
 
 
 def test_a_preference_may_depend_on_other_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -313,7 +313,7 @@ def test_a_preference_may_depend_on_other_nodes(monkeypatch: pytest.MonkeyPatch)
     further = Preference(
         name="node_affinity",
         applies_to=lambda *_: True,
-        raw=crowd,
+        raw_scores=crowd,
         normalised=of_the_most,
         depends_on=DependsOn.CLUSTER,
     )

@@ -30,7 +30,9 @@ def request_on_unit(
     return _in_units(request, unit) if _means_another(request, demand, unit) else request
 
 
-def variants(table: node_table.NodeTable, signature: signatures.Signature) -> Iterator[signatures.Signature]:
+def alternatives(
+    table: node_table.NodeTable, signature: signatures.Signature
+) -> Iterator[signatures.Signature]:
     """Yield the signature as it is on the nodes of each unit, where the request means something else.
 
     The order is that of names, not the one in which nodes became known.

@@ -77,7 +77,7 @@ class Search:
         """Return the best node and devices, on a node that is not `excluded`; None if no node fits.
 
         Preferred scopes of its devices are tried first (`scopes.preferred`), then the request as it is, then
-        its variants on nodes where nvidia.com/gpu stands for replicas or MIG instances (`gpu_units`). Once
+        what it means on nodes where nvidia.com/gpu stands for replicas or MIG instances (`gpu_units`). Once
         `effort` is used up, the nodes that were not searched are left to the next call: those that refused
         are not searched again until they change. `signature` is made of request and demand; a caller that has
         it passes it on.
@@ -94,8 +94,8 @@ class Search:
                 return found
         if (found := self._place(request, signature, policy, effort, excluded)) is not None:
             return found
-        variants = gpu_units.variants(self.inventory.table, signature)
-        found_elsewhere = (self._place(one.request, one, policy, effort, excluded) for one in variants)
+        alternatives = gpu_units.alternatives(self.inventory.table, signature)
+        found_elsewhere = (self._place(one.request, one, policy, effort, excluded) for one in alternatives)
         return next(filter(None, found_elsewhere), None)
 
     def _nodes_with_other_gpu_unit(self, signature: signatures.Signature) -> Iterator[str]:
@@ -119,8 +119,8 @@ class Search:
         return False
 
     def _all_signatures(self, signature: signatures.Signature) -> tuple[signatures.Signature, ...]:
-        """Return the signature, and its variants where nvidia.com/gpu means replicas or MIG instances."""
-        return signature, *gpu_units.variants(self.inventory.table, signature)
+        """Return the signature, and what it becomes where nvidia.com/gpu means replicas or MIG instances."""
+        return signature, *gpu_units.alternatives(self.inventory.table, signature)
 
     def _positions(self, names: Collection[str]) -> node_table.Numbers:
         """Return the positions in the order of names of these nodes, if they exist."""
@@ -227,7 +227,7 @@ class Search:
     def _view(self, info: node_info.NodeInfo, cached: search_memory.CachedScores) -> device_view.View:
         """Return the devices of a node, and how loaded they are where that counts."""
         view = info.view()
-        if cached.load_version is None or not node_scores.weighs_load(cached.signature, cached.policy):
+        if cached.load_log_version is None or not node_scores.weighs_load(cached.signature, cached.policy):
             return view
         weights = cached.policy.weights
         loads = weighted_points.loads_by_uuid(self.inventory.table, info.row, view.device.cards, weights)
@@ -298,9 +298,9 @@ class Search:
         if cached.signature.demand.claims and cached.volume_version != self.inventory.volumes.version:
             return None
         changed = table.log.since(cached.version)
-        if cached.load_version is None or changed is None:
+        if cached.load_log_version is None or changed is None:
             return changed
-        loads = table.load_log.since(cached.load_version)
+        loads = table.load_log.since(cached.load_log_version)
         return None if loads is None else changed + loads
 
     @property
@@ -333,9 +333,9 @@ class Search:
         )
         if preferred := preferences.shared_by_signature(inventory, signature, policy.preferences):
             cached.preferences, cached.feasible = preferred, np.zeros(size, dtype=np.bool_)
-            cached.raw = {name: np.zeros(size) for name in preferences.per_node(preferred)}
+            cached.raw_scores = {name: np.zeros(size) for name in preferences.per_node(preferred)}
         if signatures.needs_free_memory(signature) or node_scores.weighs_load(signature, policy):
-            cached.load_version = 0  # They depend on the measured load.
+            cached.load_log_version = 0  # They depend on the measured load.
         if size:
             self._score_rows(cached, slice(0, size))
         return cached
@@ -347,8 +347,10 @@ class Search:
         cached.score[positions] = np.where(feasible, ranking.score, search_memory.NO_SCORE)
         if cached.feasible is not None:
             cached.feasible[positions] = feasible
-        for name, figures in cached.raw.items():
-            figures[positions] = preferences.BY_NAME[name].raw(Query(inventory, rows, cached.signature))
+        for name, figures in cached.raw_scores.items():
+            figures[positions] = preferences.BY_NAME[name].raw_scores(
+                Query(inventory, rows, cached.signature)
+            )
         if cached.reasons_by_row:
             for row in np.arange(inventory.size)[rows].tolist():
                 cached.reasons_by_row.pop(row, None)
@@ -358,8 +360,8 @@ class Search:
             cached.slot[positions] = ranking.slot
         cached.version = inventory.table.version
         cached.volume_version = inventory.volumes.version
-        if cached.load_version is not None:
-            cached.load_version = inventory.table.load_log.version
+        if cached.load_log_version is not None:
+            cached.load_log_version = inventory.table.load_log.version
 
 
 def _without_other_pods(signature: signatures.Signature) -> signatures.Signature:

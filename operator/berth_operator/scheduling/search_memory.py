@@ -48,14 +48,14 @@ class CachedScores:
     version: int
     score_epoch: int  # Of the inventory: when it has risen, these scores are void.
     # Where they depend on the measured load: as of which version of its log, else None.
-    load_version: int | None = None
+    load_log_version: int | None = None
     volume_version: int = 0  # Of the volumes, where the pod has claims.
     has_slots: bool = False
     # The preferences that apply, by name, as of a version of what nodes say.
     preferences: tuple[str, ...] = ()
     preference_version: int = -1
     # The figures of those that depend on each node alone, before they are weighed.
-    raw: dict[str, node_table.Scores] = dataclasses.field(default_factory=dict)
+    raw_scores: dict[str, node_table.Scores] = dataclasses.field(default_factory=dict)
     feasible: node_table.Mask | None = None  # The nodes that pass the filters; only if a preference applies.
     reasons_by_row: dict[int, NodeReason] = dataclasses.field(
         default_factory=dict
@@ -100,7 +100,7 @@ class CachedScores:
     def bytes(self) -> int:
         """Roughly how much memory the scores and their signature take."""
         reasons = BYTES_A_REASON * len(self.reasons_by_row) + BYTES_A_CLASS * len(self.reasons_by_class)
-        a_node = BYTES_A_NODE + BYTES_A_FIGURE * len(self.raw)
+        a_node = BYTES_A_NODE + BYTES_A_FIGURE * len(self.raw_scores)
         return BYTES_A_TERM * self.signature.size + a_node * len(self.score) + reasons
 
 

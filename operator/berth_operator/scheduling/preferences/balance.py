@@ -23,7 +23,7 @@ def applies_to(_: Inventory, signature: signatures.Signature) -> bool:
     return not signature.need.any_device and any(name in BALANCED for name, _ in signature.demand.amounts)
 
 
-def raw(query: Query) -> node_table.Scores:
+def raw_scores(query: Query) -> node_table.Scores:
     """Return 1 less the standard deviation of the used parts of cpu and memory after the placement."""
     cpu, memory = (_used_part(query, name) for name in BALANCED)
     balance: node_table.Scores = 1 - np.abs(cpu - memory) / 2
@@ -39,5 +39,5 @@ def _used_part(query: Query, name: str) -> node_table.Scores:
 
 
 PREFERENCE: Final = Preference(
-    name="balance", applies_to=applies_to, raw=raw, stated=False, beside_others=True
+    name="balance", applies_to=applies_to, raw_scores=raw_scores, stated=False, beside_others=True
 )

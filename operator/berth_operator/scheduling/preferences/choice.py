@@ -68,9 +68,9 @@ def _points(
     for one in (*map(registry.BY_NAME.__getitem__, cached.preferences), *of_this_pod):
         weight = getattr(weights, one.name)
         if one.normalised is as_it_is and one.of_each_pod:
-            parts = _by_position(inventory, one.raw(query))
+            parts = _by_position(inventory, one.raw_scores(query))
         else:
-            parts = _parts(one, cached.raw.get(one.name), passes, query)
+            parts = _parts(one, cached.raw_scores.get(one.name), passes, query)
         if one.stated:
             stated += weight * parts
         else:
@@ -81,9 +81,9 @@ def _points(
     return points
 
 
-def _by_position(inventory: Inventory, raw: node_table.Scores) -> node_table.Scores:
-    figures = np.empty(len(raw))
-    figures[inventory.name_positions()] = raw
+def _by_position(inventory: Inventory, raw_scores: node_table.Scores) -> node_table.Scores:
+    figures = np.empty(len(raw_scores))
+    figures[inventory.name_positions()] = raw_scores
     return figures
 
 
@@ -102,18 +102,18 @@ def _passing(
 
 
 def _parts(
-    one: Preference, raw: node_table.Scores | None, passes: node_table.Mask, query: Query
+    one: Preference, raw_scores: node_table.Scores | None, passes: node_table.Mask, query: Query
 ) -> node_table.Scores:
     """Return the parts from 0 to 1, normalised over the nodes that pass the filters."""
     parts = np.zeros(len(passes))
     if not passes.any():
         return parts
-    if raw is not None:
-        parts[passes] = one.normalised(raw[passes])
+    if raw_scores is not None:
+        parts[passes] = one.normalised(raw_scores[passes])
         return parts
     positions = query.inventory.name_positions()
     rows = np.flatnonzero(passes[positions])
-    found = one.raw(Query(query.inventory, rows, query.signature))
+    found = one.raw_scores(Query(query.inventory, rows, query.signature))
     parts[positions[rows]] = one.normalised(found)
     return parts
 

@@ -34,7 +34,7 @@ def applies_to(_: Inventory, signature: signatures.Signature) -> bool:
     return not ((required is not None and required.spread) or (preferred is not None and preferred.spread))
 
 
-def raw(query: Query) -> node_table.Scores:
+def raw_scores(query: Query) -> node_table.Scores:
     """Return how much speaks against each node, for the nodes that pass the filters."""
     pods, found = _pods_by_row(query), np.zeros(query.node_count)
     for one in CONSTRAINTS:
@@ -55,7 +55,7 @@ def _pods_by_row(query: Query) -> node_table.Numbers:
 PREFERENCE: Final = Preference(
     name="default_spread",
     applies_to=applies_to,
-    raw=raw,
+    raw_scores=raw_scores,
     normalised=spread.normalised,
     depends_on=DependsOn.CLUSTER,
     of_each_pod=True,

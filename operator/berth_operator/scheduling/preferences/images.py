@@ -15,7 +15,7 @@ def applies_to(inventory: Inventory, signature: signatures.Signature) -> bool:
     return bool(demand.images) and bool(known) and known.knows((*demand.images, *demand.volume_images))
 
 
-def raw(query: Query) -> node_table.Scores:
+def raw_scores(query: Query) -> node_table.Scores:
     """Return how much of its images each node has, from 0 to 1."""
     inventory, index, demand = query.inventory, query.inventory.preference_index, query.signature.demand
     found = index.images.parts((demand.images, demand.volume_images), inventory.size, index.nodes)
@@ -27,7 +27,7 @@ def raw(query: Query) -> node_table.Scores:
 PREFERENCE: Final = Preference(
     name="images",
     applies_to=applies_to,
-    raw=raw,
+    raw_scores=raw_scores,
     depends_on=DependsOn.CLUSTER,
     of_each_pod=True,
     stated=False,

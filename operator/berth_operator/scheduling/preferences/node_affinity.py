@@ -21,7 +21,7 @@ def applies_to(_: Inventory, signature: signatures.Signature) -> bool:
     return bool(signature.demand.preferred)
 
 
-def raw(query: Query) -> node_table.Scores:
+def raw_scores(query: Query) -> node_table.Scores:
     """Return for each node the weights of the terms that it meets."""
     preferred, inventory = query.signature.demand.preferred, query.inventory
     if query.node_count <= FEW:
@@ -40,4 +40,6 @@ def _weight(preferred: tuple[facts.PreferredTerm, ...], node: facts.Node | None)
     return sum(one.weight for one in preferred if affinity.term_holds(one.term, node))
 
 
-PREFERENCE: Final = Preference(name="node_affinity", applies_to=applies_to, raw=raw, normalised=of_the_most)
+PREFERENCE: Final = Preference(
+    name="node_affinity", applies_to=applies_to, raw_scores=raw_scores, normalised=of_the_most
+)

@@ -26,7 +26,7 @@ def applies_to(_: Inventory, signature: signatures.Signature) -> bool:
     return preferred is not None and bool(preferred.terms or preferred.of_others)
 
 
-def raw(query: Query) -> node_table.Scores:
+def raw_scores(query: Query) -> node_table.Scores:
     """Return for each node the weights of the terms, as often as pods are nearby that they mean."""
     preferred, pods = query.signature.demand.preferred_pods or facts.PreferredPods(), query.inventory.pods
     found = np.zeros(query.node_count)
@@ -47,7 +47,7 @@ def _weights(query: Query, one: facts.WeightedPodTerm, counts: node_table.Number
 PREFERENCE: Final = Preference(
     name="pod_affinity",
     applies_to=applies_to,
-    raw=raw,
+    raw_scores=raw_scores,
     normalised=between_least_and_most,
     depends_on=DependsOn.CLUSTER,
 )

@@ -36,7 +36,7 @@ def applies_to(_: Inventory, signature: signatures.Signature) -> bool:
     return bool(asked(signature))
 
 
-def raw(query: Query) -> node_table.Scores:
+def raw_scores(query: Query) -> node_table.Scores:
     """Return how much speaks against each node, for the nodes that pass the filters."""
     constraints = asked(query.signature)
     domains = [topologies.domains(query, one.topology_key) for one in constraints]
@@ -85,5 +85,9 @@ def normalised(found: node_table.Scores) -> node_table.Scores:
 
 
 PREFERENCE: Final = Preference(
-    name="spread", applies_to=applies_to, raw=raw, normalised=normalised, depends_on=DependsOn.CLUSTER
+    name="spread",
+    applies_to=applies_to,
+    raw_scores=raw_scores,
+    normalised=normalised,
+    depends_on=DependsOn.CLUSTER,
 )

@@ -17,7 +17,7 @@ def applies_to(inventory: Inventory, _: signatures.Signature) -> bool:
     return bool(inventory.preference_index.soft_tainted)
 
 
-def raw(query: Query) -> node_table.Scores:
+def raw_scores(query: Query) -> node_table.Scores:
     """Return how many such taints of each node the pod does not tolerate."""
     tolerations, inventory = query.signature.demand.node_selection.tolerations, query.inventory
     counts = np.zeros(query.node_count)
@@ -37,4 +37,6 @@ def _keeps_away(
     return found
 
 
-PREFERENCE: Final = Preference(name="taints", applies_to=applies_to, raw=raw, normalised=below_the_most)
+PREFERENCE: Final = Preference(
+    name="taints", applies_to=applies_to, raw_scores=raw_scores, normalised=below_the_most
+)

@@ -164,7 +164,7 @@ def survey(search: Search, pod_info: queued_pods.PodInfo, policy: Policy, budget
 def _gaps(inventory: Inventory, signature: signatures.Signature) -> node_table.Scores:
     """Return for each node its largest shortage of what the request means there."""
     found = registry.gaps(Query(inventory, inventory.all_rows, signature))
-    for other in gpu_units.variants(inventory.table, signature):
+    for other in gpu_units.alternatives(inventory.table, signature):
         gaps = registry.gaps(Query(inventory, inventory.all_rows, other))
         among = gpu_units.nodes_asked(inventory.table, inventory.all_rows, other)
         found = gaps if among is None else np.where(among, gaps, found)
