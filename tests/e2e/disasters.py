@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import json
 import random
+import signal
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final
 
@@ -61,21 +62,21 @@ async def two_servers(on: rig.Rig, *, how: str = "") -> None:
     """
     how = how or on.chance.choice(("frozen", "cut off", "slow"))
     count = len(on.invariants.unheld())
-    async with second_apiserver.SecondApiServer(on.stage.cluster) as other:
-        leader, _ = await on.start_pair()
+    async with second_apiserver.SecondApiServer(on.stage.cluster) as second:
+        leader, other = await on.start_pair()
         gate = asyncio.Event()
-        detour = on.plan = Detour(on, leader, other.server, gate if how == "slow" else None)
-        await leader.wire.warm(other.server, count)
+        detour = on.plan = Detour(on, leader, second.server, gate if how == "slow" else None)
+        await leader.wire.warm(second.server, count)
         stall, go_on = {
-            "frozen": (other.freeze, other.thaw),
-            "cut off": (other.etcd.hold, other.etcd.resume),
-            "slow": (lambda: other.etcd.hold(answers_only=True), other.etcd.resume),
+            "frozen": (second.freeze, second.thaw),
+            "cut off": (second.etcd.hold, second.etcd.resume),
+            "slow": (lambda: second.etcd.hold(answers_only=True), second.etcd.resume),
         }[how]
         stall()
         await on.workload.singles(count)
         await waiting.eventually(lambda: detour.sent >= count, what="the binds to be sent")
         on.depose(leader)
-        await _taken_by_rivals(on, count)
+        await _taken_by_rivals(on, count, other)
         gate.set()
         go_on()
         await _decided(leader)
@@ -83,9 +84,14 @@ async def two_servers(on: rig.Rig, *, how: str = "") -> None:
     on.forgive()
 
 
-async def _taken_by_rivals(on: rig.Rig, count: int) -> None:
-    """Have pods that come first take every card under the next leader."""
+async def _taken_by_rivals(on: rig.Rig, count: int, heir: rig.Replica) -> None:
+    """Have pods that come first take every card under the next leader, which rests until all are there.
+
+    A card that it gave to another pod before that would be held for good.
+    """
+    heir.signal(signal.SIGSTOP)
     rivals = await on.workload.rivals(count, seconds=RIVALS_SECONDS)
+    heir.signal(signal.SIGCONT)
     await waiting.eventually(
         lambda: set(rivals) <= on.invariants.bound(),
         what="the rivals to be bound",

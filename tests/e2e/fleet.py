@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from berth_crds import names
+from support import manifests
 from testbed import cluster as clusters
 from testbed import processes, shipped, waiting
 
@@ -39,6 +40,9 @@ class Fleet:
             what="the bounds of the operator to be in force",
             seconds=30,
         )
+        # For the first pods that policies change the server reads a schema, once for each of those that come
+        # at one time: 32 of them kept it busy for three seconds.
+        waiting.until(self._env_delivered, what="pods to be given their environment", seconds=30)
 
     def until_ready(self, *nodes: str) -> None:
         """Wait until the Devices of nodes are there, and ready."""
@@ -72,6 +76,15 @@ class Fleet:
             self._nobody("v1", "Node"),
         )
         return all("names no node" in self._as(names.AGENT_ACCOUNT, thing) for thing in things)
+
+    def _env_delivered(self) -> bool:
+        """Whether a pod that is created gets the variables from which its programs learn of their cards."""
+        pod = json.dumps(manifests.pod("nobody"))
+        try:
+            made = self.cluster.kubectl("create", "--dry-run=server", "-o", "json", "--filename=-", stdin=pod)
+        except clusters.KubectlFailed:  # The account of its namespace may not be there yet.
+            return False
+        return "NVIDIA_VISIBLE_DEVICES" in made
 
     def _lease(self, namespace: str) -> dict[str, object]:
         return self._nobody("coordination.k8s.io/v1", "Lease", namespace)

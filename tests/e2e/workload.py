@@ -97,13 +97,15 @@ class Workload:
         return manifests.pod(name, shape, annotations={kubelet.RUN_SECONDS: seconds})
 
     async def _make(self, *pods: Pod) -> None:
-        for one in pods:
-            await self._stage.create(one)
-            self.made.add(one["metadata"]["name"])
+        await asyncio.gather(*map(self._make_one, pods))
         self.last = time.monotonic()
         if len(self._lasting) == MOST_LASTING:
             with contextlib.suppress(errors.NotFound):
                 await self._stage.delete(self._lasting.pop(0))
+
+    async def _make_one(self, one: Pod) -> None:
+        await self._stage.create(one)
+        self.made.add(one["metadata"]["name"])
 
     async def misfit(self) -> None:
         """Make a pod that can never fit, in place of the one before."""
