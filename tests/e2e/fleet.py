@@ -79,11 +79,11 @@ class Fleet:
 
     def _env_delivered(self) -> bool:
         """Whether a pod that is created gets the variables from which its programs learn of their cards."""
-        pod = json.dumps(manifests.pod("nobody"))
-        try:
-            made = self.cluster.kubectl("create", "--dry-run=server", "-o", "json", "--filename=-", stdin=pod)
-        except clusters.KubectlFailed:  # The account of its namespace may not be there yet.
-            return False
+        # Of an account that was installed: nobody may make those of namespaces here.
+        pod = manifests.pod("nobody", namespace=SYSTEM, serviceAccountName=names.OPERATOR_ACCOUNT)
+        made = self.cluster.kubectl(
+            *("create", "--dry-run=server", "--output=json", "--filename=-"), stdin=json.dumps(pod)
+        )
         return "NVIDIA_VISIBLE_DEVICES" in made
 
     def _lease(self, namespace: str) -> dict[str, object]:
