@@ -258,13 +258,15 @@ class DeviceSpec(model_rules.Model):
     model_config = pydantic.ConfigDict(
         json_schema_extra=model_rules.validations(
             *device_status.OF_SPEC,
-            # A list of one list is a variable, and one list is asked about another as a whole: going through
-            # them entry by entry costs many times as much. A minor is counted on from the first of its type.
+            # A list of one list is a variable. A minor is counted on from the first of its type.
             model_rules.Rule(
                 "!has(self.devices) || [self.devices.map(device, device.type)].all(types, "
                 f"[self.devices.map(device, device.minor + {2**31} * types.indexOf(device.type))]"
                 ".all(minors, minors.all(minor, minors.indexOf(minor) == minors.lastIndexOf(minor))))",
                 "devices of one type must have different minors",
+            ),
+            model_rules.Rule(
+                model_rules.all_different("devices", "uuid"), "devices must have different uuids"
             ),
             model_rules.Rule(
                 "!has(self.devices) || [self.devices.map(device, device.uuid)].all(uuids, "
@@ -297,9 +299,7 @@ class DeviceSpec(model_rules.Model):
     driver: Driver | None = None
     """What runs the cards. Absent: no driver answered."""
 
-    devices: Annotated[
-        tuple[Card, ...], model_rules.map_list("uuid", at_most=schema_limits.MOST_DEVICES)
-    ] = ()
+    devices: Annotated[tuple[Card, ...], model_rules.atomic_list(at_most=schema_limits.MOST_DEVICES)] = ()
     """Every device of the node, the bad ones included, at most 64. Absent or empty: the node has
     none."""
 

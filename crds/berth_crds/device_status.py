@@ -58,7 +58,10 @@ OF_SPEC: Final = (
         f"{_characters('device.labels')} + {_texts}", schema_limits.TOTAL_LABEL_TEXT, "characters in labels"
     ),
 )
-OF_STATUS: Final = (_rule(_size("device.occupants"), schema_limits.TOTAL_OCCUPANTS, "occupants"),)
+OF_STATUS: Final = (
+    _rule(_size("device.occupants"), schema_limits.TOTAL_OCCUPANTS, "occupants"),
+    model_rules.Rule(model_rules.all_different("devices", "uuid"), "verdicts must be of different uuids"),
+)
 
 
 # ---------------------------------------------------------------- the status
@@ -159,7 +162,7 @@ class DeviceStatus(model_rules.Model):
 
     model_config = pydantic.ConfigDict(json_schema_extra=model_rules.validations(*OF_STATUS))
 
-    devices: Annotated[tuple[CardStatus, ...], model_rules.map_list("uuid", at_most=128)] = ()
+    devices: Annotated[tuple[CardStatus, ...], model_rules.atomic_list(at_most=128)] = ()
     """The agent's verdict on each card. A card without an entry is plainly healthy."""
 
     conditions: model_rules.Conditions = ()

@@ -1,8 +1,8 @@
 """Compares desired objects with the cache, and writes the difference.
 
 It writes by server-side apply, so others keep their fields: people the cordon, the operator its
-condition. But an apply leaves what somebody else added to a list of ours, and a card that does not
-exist would be given out. So when the answer is not the desired state, or the server refuses the
+condition. But an apply leaves what somebody else set where the agent has nothing to say, and a card
+that does not exist would be given out. So when the answer is not the desired state, or the server refuses the
 merged object, the fields that are the agent's alone are replaced by a JSON Patch.
 """
 
