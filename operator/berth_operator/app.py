@@ -85,8 +85,7 @@ class Operator:
     def __init__(self, session: api.Api, settings: Settings, metrics: Metrics) -> None:
         clock = time.monotonic
         identity = f"{settings.name}_{secrets.token_hex(4)}"
-        self._session = session
-        self._settings, self._clock = settings, clock
+        self._session, self._settings, self._clock, self._metrics = session, settings, clock, metrics
         self._ledger = Ledger(clock, day=time.time)
         self._watchdog = Watchdog(self._ledger, clock=clock)
         secondary = lower_while_busy(self._binding, **SECONDARY_RATE)
@@ -102,7 +101,7 @@ class Operator:
         self._options = feeds.Options(schedulers=settings.scheduler_names, clock=clock)
         self._feeds = feeds.Feeds(session, self._ledger, self._watchdog, writer, self._options)
         election = self._election = elections.make(
-            session, identity, settings, metrics, wall=wall, stale_revision=self._watchdog.stale_revision
+            session, identity, settings, metrics, self._watchdog, self._feeds
         )
         self._declarer = bind_declarer.BindDeclarer(self._ledger, election.declare, writer.size, clock=clock)
         self._touches = PodTouches(session, self._ledger, writer.condition, size=writer.size, wall=wall)
@@ -117,7 +116,6 @@ class Operator:
             gpupods=self._feeds.gpupods,
             kopf_metrics=metrics.kopf,
         )
-        self._metrics = metrics
         self._gpupod_cleaner = misplaced_gpupods.GpuPodCleaner(
             session,
             self._ledger,
@@ -135,8 +133,8 @@ class Operator:
 
     def _poller(self, session: api.Api, metrics: Metrics) -> poller.Poller:
         """Return what asks Prometheus for the loads of cards, where the policy says so."""
-        settings = self._settings
-        credentials = client.Credentials(settings.prometheus_token_file, settings.prometheus_ca_file)
+        files = self._settings.prometheus_token_file, self._settings.prometheus_ca_file
+        credentials = client.Credentials(*files)
         around = poller.Surroundings(session, credentials, metrics.load_polls, self._clock)
         return poller.Poller(self._ledger, self._watchdog.loads, around)
 

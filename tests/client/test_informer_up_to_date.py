@@ -27,6 +27,11 @@ def script(setup: InformerSetup, newest: stub.Answer, *watches: stub.Answer) -> 
     setup.script([answer], watches)
 
 
+def seconds_of_watches(setup: InformerSetup) -> list[str]:
+    """Return how long each watch was asked to last."""
+    return [request.query["timeoutSeconds"] for request in setup.server.asked(watch="true")]
+
+
 async def test_an_event_that_comes_by_itself_is_enough(setup: InformerSetup) -> None:
     """Where events are frequent nothing is asked but the revision."""
     asked = asyncio.Event()
@@ -41,7 +46,7 @@ async def test_an_event_that_comes_by_itself_is_enough(setup: InformerSetup) -> 
 
         assert setup.sink.names("upserted") == ["a", "b", "c"]
     assert (setup.lists, setup.watched_from) == (2, ["10", "12"])
-    assert "3" not in [request.query["timeoutSeconds"] for request in setup.server.asked(watch="true")]
+    assert "3" not in seconds_of_watches(setup)
 
 
 async def test_a_short_watch_brings_a_bookmark(setup: InformerSetup) -> None:
@@ -54,7 +59,7 @@ async def test_a_short_watch_brings_a_bookmark(setup: InformerSetup) -> None:
         await setup.informer.catch_up()
 
         assert repr(setup.informer).endswith("at revision 15>")
-    assert [request.query["timeoutSeconds"] for request in setup.server.asked(watch="true")][1:] == ["3"]
+    assert seconds_of_watches(setup)[1:] == ["3"]
     assert setup.watched_from == ["10", "10"], "nothing was listed in between"
 
 
@@ -74,8 +79,67 @@ async def test_a_bookmark_that_is_wanted_while_a_watch_is_being_opened_comes_fro
         opened.set()
         await catching_up
 
-    assert [request.query["timeoutSeconds"] for request in setup.server.asked(watch="true")][1:] == ["3"]
+    assert seconds_of_watches(setup)[1:] == ["3"]
     assert (setup.lists, setup.watched_from) == (2, ["10", "10"]), "nothing was listed again"
+
+
+async def test_who_is_expected_to_catch_up_soon_has_the_bookmark_on_its_way(setup: InformerSetup) -> None:
+    """Else a new leader of a large cluster decides a second later."""
+    asked = asyncio.Event()
+    bookmark = stub.event("BOOKMARK", {"metadata": {"resourceVersion": "15"}})
+    script(setup, stub.page(version="15"), open_watch(), stub.later(asked, open_watch(bookmark)))
+
+    async with setup.synced():
+        await until(lambda: setup.watched_from, "the watch")
+        setup.informer.expect_catch_up()
+        await until(lambda: len(setup.watched_from) == 2, "a short watch")
+        catching_up = asyncio.create_task(setup.informer.catch_up())
+        await until(lambda: setup.lists == 2, "the question")
+        await asyncio.sleep(0.1)
+        asked.set()
+        await catching_up
+
+    assert seconds_of_watches(setup)[1:] == ["3"]
+
+
+async def test_a_bookmark_that_came_too_early_is_followed_by_another(setup: InformerSetup) -> None:
+    """It was on its way before anybody asked how far the server is."""
+    asked = asyncio.Event()
+    early, late = (stub.event("BOOKMARK", {"metadata": {"resourceVersion": at}}) for at in ("12", "15"))
+    script(
+        setup, stub.page(version="15"), open_watch(), stub.later(asked, open_watch(early)), open_watch(late)
+    )
+
+    async with setup.synced():
+        await until(lambda: setup.watched_from, "the watch")
+        setup.informer.expect_catch_up()
+        await until(lambda: len(setup.watched_from) == 2, "a short watch")
+        catching_up = asyncio.create_task(setup.informer.catch_up())
+        await until(lambda: setup.lists == 2, "the question")
+        await asyncio.sleep(0.1)
+        asked.set()
+        await catching_up
+
+    assert seconds_of_watches(setup)[1:] == ["3", "3"]
+    assert (setup.lists, setup.watched_from) == (2, ["10", "10", "12"]), "nothing was listed again"
+
+
+async def test_where_nobody_catches_up_after_all_watches_are_long_again(setup: InformerSetup) -> None:
+    """The leader renewed its Lease at the last moment."""
+    ended = asyncio.Event()
+    bookmark = stub.event("BOOKMARK", {"metadata": {"resourceVersion": "12"}})
+    short = stub.watch(bookmark, until=ended)
+    script(setup, stub.page(version="15"), open_watch(), short, open_watch())
+
+    async with setup.synced():
+        await until(lambda: setup.watched_from, "the watch")
+        setup.informer.expect_catch_up()
+        await until(lambda: repr(setup.informer).endswith("at revision 12>"), "the bookmark")
+        ended.set()
+        await until(lambda: len(setup.watched_from) == 3, "the next watch")
+
+    assert seconds_of_watches(setup)[1] == "3"
+    assert int(seconds_of_watches(setup)[2]) >= 300
 
 
 @pytest.mark.parametrize(

@@ -27,12 +27,13 @@ def candidate(
     time_: clock.Clock | None = None,
     timing: elector.Timing = TIMING,
     stale_revision: Callable[[], int | None] = lambda: None,
+    lapsing: Callable[[], object] = lambda: None,
 ) -> elector.Elector:
     """Make a candidate; without a clock it lives in real time."""
     now = time_ or time.monotonic
     wall = time_.wall if time_ else lambda: dt.datetime.now(dt.UTC)
     environment = elector.Environment(
-        now, wall, idle=lambda: 0.0, restored=session.history.restored, stale_revision=stale_revision
+        now, wall, lambda: 0.0, session.history.restored, stale_revision=stale_revision, lapsing=lapsing
     )
     return elector.Elector(session, name, timing, environment)
 

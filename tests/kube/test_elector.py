@@ -87,6 +87,25 @@ async def test_a_silent_leader_is_replaced_after_the_whole_duration(
     assert await next_.try_acquire() == terms.Term("new_x/2", clean=False, lapsed=True)
 
 
+async def test_who_stands_by_prepares_before_the_lease_lapses(session: api.Api) -> None:
+    """It is told one try ahead; a renewal at the last moment calls it off."""
+    time_, told = clock.Clock(), []
+    old = await leader(session, "old_x")
+    next_ = candidate(session, "new_x", time_=time_, lapsing=lambda: told.append(time_()))
+
+    assert await next_.try_acquire() is None
+    time_.advance(TIMING.duration - TIMING.retry)
+    assert await next_.try_acquire() is None
+    assert told == []
+    time_.advance(0.1)
+    assert await next_.try_acquire() is None
+    assert told == [time_()]
+    await renew(old)
+    time_.advance(TIMING.retry)
+    assert await next_.try_acquire() is None
+    assert len(told) == 1
+
+
 async def test_every_renewal_starts_the_wait_anew(session: api.Api) -> None:
     """A leader that renews in time is never replaced, however slow its clock or ours."""
     ours, theirs = clock.Clock(), clock.Clock(5.0)

@@ -27,7 +27,7 @@ from collections.abc import Set as AbstractSet
 from typing import Final, Generic
 
 from berth_crds import tasks
-from berth_crds.client import api, cooperative, errors, history, page_sizes, store, watch
+from berth_crds.client import api, bookmarks, cooperative, errors, history, page_sizes, store, watch
 from berth_crds.client.resources import Resource
 from berth_crds.client.store import B
 
@@ -35,8 +35,6 @@ log = logging.getLogger(__name__)
 
 PAGE_SIZE: Final = 500
 WATCH_SECONDS: Final = (300, 600)
-# The server sends a bookmark two seconds before the end of a watch, and none in a shorter one.
-SHORT_WATCH_SECONDS: Final = 3
 MOST_WATCH_FAILURES: Final = 4  # Watches that fail in a row before the list is read again.
 BACKOFF_SECONDS: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 SHORTEST_WATCH_SECONDS: Final = 1.0
@@ -90,11 +88,9 @@ class Informer(Generic[B]):
         self._round: asyncio.Task[None] | None = None
         self._deliver_all = False  # Whether the next list passes on everything, also what seems unchanged.
         self._restored = False  # Whether that is because the server's data surely were restored.
-        self._open_watch: asyncio.Timeout | None = None  # Of the watch that is open now.
         self._last_contact = 0.0  # When a list or a watch was last in good order.
         self._last_event = 0.0  # When an object last changed.
-        self._bookmark_wanted = False  # Whether a bookmark is wanted soon.
-        self._waiters: dict[asyncio.Future[None], int] = {}
+        self._bookmarks = bookmarks.Bookmarks()
         session.history.join(self)
 
     def __repr__(self) -> str:
@@ -112,7 +108,7 @@ class Informer(Generic[B]):
     @property
     def live(self) -> bool:
         """Whether the sink is up to date: a watch is open, or was until a moment ago."""
-        open_or_soon = self._open_watch is not None or not self._long_outage()
+        open_or_soon = self._bookmarks.watching or not self._long_outage()
         return self.synced and not self._deliver_all and open_or_soon
 
     async def wait_synced(self) -> None:
@@ -160,9 +156,14 @@ class Informer(Generic[B]):
         if self._round is not None:
             self._round.cancel()
 
+    def expect_catch_up(self) -> None:
+        """Ask for a bookmark now: it comes a second later or two, and `catch_up` may be called by then."""
+        if not self._sooner_listed():
+            self._bookmarks.want()
+
     async def catch_up(self) -> None:
         """Wait until everything that was committed before this call has been passed on."""
-        if self._short_list and len(self._store) < PAGE_SIZE:
+        if self._sooner_listed():
             await self.refresh()
             return
         try:
@@ -173,6 +174,10 @@ class Informer(Generic[B]):
                 "%s: listing again to be up to date: %s", self._resource, str(error) or "no bookmark came"
             )
             await self.refresh()
+
+    def _sooner_listed(self) -> bool:
+        """Whether a list takes less time than a bookmark."""
+        return self._short_list and len(self._store) < PAGE_SIZE
 
     async def _latest_revision(self) -> str:
         """Return the collection's latest revision; report a restore where it is an older one."""
@@ -193,27 +198,13 @@ class Informer(Generic[B]):
         return (history.revision(self._version) or 0) >= target and self.live
 
     async def _reach(self, target: int) -> None:
-        waiter = asyncio.get_running_loop().create_future()
-        self._waiters[waiter] = target
-        try:
-            quiet = asyncio.get_running_loop().time() - self._last_event > FREQUENT_SECONDS
-            done, _ = await asyncio.wait([waiter], timeout=0 if quiet else SOON_SECONDS)
-            if not done:
-                # The next watch is a short one; where another waiter has seen to that, so is this one.
-                if self._open_watch is not None and not self._bookmark_wanted:
-                    self._open_watch.reschedule(0.0)
-                self._bookmark_wanted = True
-                await waiter
-        finally:
-            self._waiters.pop(waiter, None)
-            self._bookmark_wanted = bool(self._waiters) and self._bookmark_wanted
+        quiet = asyncio.get_running_loop().time() - self._last_event > FREQUENT_SECONDS
+        await self._bookmarks.wait(target, patience=0 if quiet else SOON_SECONDS)
 
     def _set_version(self, version: str) -> None:
         """Record up to which revision everything has been passed on."""
         self._version = version or self._version
-        for waiter, target in list(self._waiters.items()):
-            if self._reached(target) and not waiter.done():
-                waiter.set_result(None)
+        self._bookmarks.advanced(self._reached)
 
     # ------------------------------------------------------------ following
 
@@ -324,7 +315,7 @@ class Informer(Generic[B]):
         async with self._open() as events:
             await cooperative.for_each(events, self._apply, self._clock)
         short = asyncio.get_running_loop().time() - started < SHORTEST_WATCH_SECONDS
-        if short and self._version == version and not self._bookmark_wanted:
+        if short and self._version == version and not self._bookmarks.wanted:
             # A server that shuts down, or a proxy, answers at once with nothing: do not hammer it.
             raise errors.Unreachable("the server ended it at once, with nothing said", ambiguous=False)
 
@@ -334,19 +325,19 @@ class Informer(Generic[B]):
         if self._long_outage():
             raise history.LongOutage
         where = self._session, self._path, self._codec
-        seconds = SHORT_WATCH_SECONDS if self._bookmark_wanted else random.randint(*WATCH_SECONDS)
+        short = self._bookmarks.wanted
+        seconds = bookmarks.SHORT_WATCH_SECONDS if short else random.randint(*WATCH_SECONDS)
         stream = watch.open_watch(*where, selectors=self._selectors, version=self._version, seconds=seconds)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(None) as cut, stream as events:
                 if self._long_outage():
                     raise history.LongOutage
-                self._open_watch = cut
-                if self._bookmark_wanted and seconds != SHORT_WATCH_SECONDS:
-                    cut.reschedule(0.0)  # It came to be wanted while this watch was being opened.
+                self._bookmarks.opened(cut, seconds=seconds)
                 try:
                     yield events
                 finally:
-                    self._open_watch, self._last_contact = None, asyncio.get_running_loop().time()
+                    self._bookmarks.closed()
+                    self._last_contact = asyncio.get_running_loop().time()
 
     def _long_outage(self) -> bool:
         """Whether the last contact was longer ago than it takes to resume a watch."""
@@ -368,6 +359,8 @@ class Informer(Generic[B]):
             else:
                 self._store.upsert(event.thing)
         self._set_version(version)
+        if isinstance(event, watch.Bookmark):
+            self._bookmarks.came()
 
     # ------------------------------------------------------------ failures
 

@@ -3,11 +3,11 @@
 import asyncio
 import datetime as dt
 import time
-from collections.abc import Callable
 
 from berth_crds import names
 from berth_crds.client import api
-from berth_operator.kube import elector, leadership
+from berth_operator.engine.watchdog import Watchdog
+from berth_operator.kube import elector, feeds, leadership
 from berth_operator.metrics import Metrics
 from berth_operator.settings import Settings
 
@@ -17,9 +17,8 @@ def make(
     identity: str,
     settings: Settings,
     metrics: Metrics,
-    *,
-    wall: Callable[[], dt.datetime],
-    stale_revision: Callable[[], int | None],
+    watchdog: Watchdog,
+    all_feeds: feeds.Feeds,
 ) -> leadership.LeaderElection:
     """Return the leader election, which has a thread and a session of its own."""
     timing = elector.Timing(settings.lease_duration, settings.renew_deadline, settings.retry_period)
@@ -30,7 +29,13 @@ def make(
 
     def make_elector(own: api.Api, idle: leadership.IdleSeconds) -> elector.Elector:
         environment = elector.Environment(
-            time.monotonic, wall, idle, restored, settings.namespace, stale_revision
+            time.monotonic,
+            lambda: dt.datetime.now(dt.UTC),
+            idle,
+            restored,
+            settings.namespace,
+            watchdog.stale_revision,
+            lambda: main.call_soon_threadsafe(all_feeds.expect_catch_up),
         )
         return elector.Elector(own, identity, timing, environment)
 

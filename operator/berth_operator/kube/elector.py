@@ -66,7 +66,8 @@ class Environment:
     """What the elector needs beside the server.
 
     `idle` returns for how long the main loop has hung: a program that hangs gives the Lease up.
-    `restored` is called with the evidence that the server's data were restored from an older copy.
+    `restored` is called with the evidence that the server's data were restored from an older copy, and
+    `lapsing` when the Lease of another holder lapses before the next try, unless it is renewed.
     The Lease is in `namespace`. `stale_revision` returns what the next leader is to know of the agents'
     Leases; as long as it is None, that stays what the last leader wrote.
     """
@@ -77,6 +78,7 @@ class Environment:
     restored: Callable[[str], None]
     namespace: str = names.SYSTEM_NAMESPACE
     stale_revision: Callable[[], int | None] = lambda: None
+    lapsing: Callable[[], object] = lambda: None
 
 
 class Elector:
@@ -172,7 +174,10 @@ class Elector:
             self._observed = Observation(version, now)
         # A Lease that promises more was edited; to respect it would leave the cluster without a leader.
         promised = min(current.spec.lease_duration_seconds or 0, settings.LONGEST_LEASE_SECONDS)
-        return now - self._observed.since > max(promised, self._timing.duration)
+        remaining = self._observed.since + max(promised, self._timing.duration) - now
+        if 0 <= remaining < self._timing.retry:
+            self._environment.lapsing()
+        return remaining < 0
 
     def _acquired(self, current: lease.Lease | None) -> lease.Lease:
         before = (current.spec.lease_transitions or 0) if current is not None else 0

@@ -105,6 +105,11 @@ class Feeds:
             await one.wait_synced()
         self._ledger.all_devices_read()
 
+    def expect_catch_up(self) -> None:
+        """Prepare to catch up: we may lead in a second."""
+        for one in self._essential():
+            one.expect_catch_up()
+
     async def catch_up(self) -> None:
         """Wait until everything that was committed before this call is in the ledger."""
         essential = (one.catch_up() for one in self._essential())
