@@ -266,7 +266,7 @@ class DeviceSpec(model_rules.Model):
                 "devices of one type must have different minors",
             ),
             model_rules.Rule(
-                model_rules.all_different("devices", "uuid"), "devices must have different uuids"
+                model_rules.all_different("devices", "uuid"), "all devices must have different uuids"
             ),
             model_rules.Rule(
                 "!has(self.devices) || [self.devices.map(device, device.uuid)].all(uuids, "

@@ -60,7 +60,7 @@ OF_SPEC: Final = (
 )
 OF_STATUS: Final = (
     _rule(_size("device.occupants"), schema_limits.TOTAL_OCCUPANTS, "occupants"),
-    model_rules.Rule(model_rules.all_different("devices", "uuid"), "verdicts must be of different uuids"),
+    model_rules.Rule(model_rules.all_different("devices", "uuid"), "all verdicts must be of different uuids"),
 )
 
 

@@ -60,7 +60,7 @@ REFUSED: list[tuple[str, str, Change, str]] = [
         "two cards of one uuid",
         "device",
         lambda made: made["spec"]["devices"].append(made["spec"]["devices"][0] | {"minor": 9}),
-        "devices must have different uuids",
+        "all devices must have different uuids",
     ),
     (
         "a uuid with a comma",
@@ -233,7 +233,7 @@ WRONG_STATUS: list[tuple[str, str, Change, str]] = [
         "two verdicts on one card",
         "device",
         lambda status: status["devices"].append({"uuid": FIRST, "health": "Healthy"}),
-        "verdicts must be of different uuids",
+        "all verdicts must be of different uuids",
     ),
     (
         "a count below zero",

@@ -223,7 +223,7 @@ BAD_DEVICES: Final[dict[str, tuple[dict[str, Any], Sequence[str]]]] = {
     ),
     "a card twice": (
         {"devices": [{"uuid": "GPU-1", "type": "gpu", "minor": at} for at in range(2)]},
-        ["spec", "devices must have different uuids"],
+        ["spec", "all devices must have different uuids"],
     ),
     "a word for a list": ({"devices": "all"}, ["spec.devices", "must be of type array"]),
 }
