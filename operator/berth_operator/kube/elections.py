@@ -3,6 +3,7 @@
 import asyncio
 import datetime as dt
 import time
+from typing import Final
 
 from berth_crds import names
 from berth_crds.client import api
@@ -10,6 +11,10 @@ from berth_operator.engine.watchdog import Watchdog
 from berth_operator.kube import elector, feeds, leadership
 from berth_operator.metrics import Metrics
 from berth_operator.settings import Settings
+
+# So long before we may lead, bookmarks are asked for: they come a second later at the earliest, and one that
+# comes before we lead is of no use.
+AHEAD_SECONDS: Final = 0.7
 
 
 def make(
@@ -23,6 +28,7 @@ def make(
     """Return the leader election, which has a thread and a session of its own."""
     timing = elector.Timing(settings.lease_duration, settings.renew_deadline, settings.retry_period)
     main = asyncio.get_running_loop()
+    pause = max(0.0, settings.retry_period - AHEAD_SECONDS)
 
     def restored(evidence: str) -> None:
         main.call_soon_threadsafe(session.history.restored, evidence)
@@ -35,7 +41,7 @@ def make(
             restored,
             settings.namespace,
             watchdog.stale_revision,
-            lambda: main.call_soon_threadsafe(all_feeds.expect_catch_up),
+            lambda: main.call_soon_threadsafe(main.call_later, pause, all_feeds.expect_catch_up),
         )
         return elector.Elector(own, identity, timing, environment)
 
