@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import ctypes
 import dataclasses
-import datetime as dt
 import gc
 import logging
 import os
@@ -54,7 +53,7 @@ from berth_agent.settings import (
     SimulatedNode,
 )
 from berth_crds import flags, logs, nesting, tasks, vocabulary
-from berth_crds.client import api, connection, errors
+from berth_crds.client import api, connection, errors, lease
 
 if TYPE_CHECKING:
     from berth_agent import package_sources
@@ -193,7 +192,7 @@ async def _serve(
         await _check_cards(configs, settings.deadline)
     timing = loop.Timing(settings.interval, settings.deadline, settings.lease_seconds)
     identity = f"{socket.gethostname()}_{secrets.token_hex(4)}"
-    process = loop.ProcessContext(clock=_now, identity=identity)
+    process = loop.ProcessContext(clock=lease.wall, identity=identity)
     patience = EXIT_SECONDS + (SERVED_SECONDS + flag_table.DRAIN_SECONDS if settings.plugin else 0)
     stop = _on_signals(process.hangup, settings_reader, patience)
     nodes = ", ".join(config.node for config in configs)
@@ -380,10 +379,6 @@ def _stop(event: asyncio.Event, patience: float) -> None:
     exit_timer = threading.Timer(patience, os._exit, [0])
     exit_timer.daemon = True
     exit_timer.start()
-
-
-def _now() -> dt.datetime:
-    return dt.datetime.now(dt.UTC)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ leadership ends at once, before it can write again.
 
 import asyncio
 import contextlib
-import datetime as dt
 import functools
 import logging
 import secrets
@@ -20,7 +19,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from berth_crds import http_server, tasks
-from berth_crds.client import api
+from berth_crds.client import api, lease
 from berth_operator.engine import (
     bind_declarer,
     bind_sender,
@@ -74,11 +73,6 @@ CONDITION_RATE: Final = {"meanwhile": 100.0, "otherwise": 400.0}
 DRAIN_SECONDS: Final = 5.0
 
 
-def wall() -> dt.datetime:
-    """Return the time of day, for timestamps."""
-    return dt.datetime.now(dt.UTC)
-
-
 class Operator:
     """All parts of one operator, from start to end."""
 
@@ -92,7 +86,7 @@ class Operator:
         self._events = events.EventRecorder(
             session,
             RateLimiter(clock, secondary),
-            wall=wall,
+            wall=lease.wall,
             instance=identity,
             on_drop=metrics.events_dropped.inc,
         )
@@ -104,7 +98,7 @@ class Operator:
             session, identity, settings, metrics, self._watchdog, self._feeds
         )
         self._declarer = bind_declarer.BindDeclarer(self._ledger, election.declare, writer.size, clock=clock)
-        self._touches = PodTouches(session, self._ledger, writer.condition, size=writer.size, wall=wall)
+        self._touches = PodTouches(session, self._ledger, writer.condition, size=writer.size, wall=lease.wall)
         self._leader = binding_writer.Leader(
             election.leads, election.doubt, self._until_leading, self._declarer.permit, self._touches.touch
         )
@@ -112,7 +106,7 @@ class Operator:
             session.link,
             RateLimiter(clock, secondary),
             open_session=functools.partial(api.Api, session.link, agent=AGENT, count_request=metrics.writes),
-            wall=wall,
+            wall=lease.wall,
             gpupods=self._feeds.gpupods,
             kopf_metrics=metrics.kopf,
         )
@@ -125,7 +119,7 @@ class Operator:
             removed=lambda why: metrics.gpupods_removed[why].inc(),
         )
         self._prometheus = self._poller(session, metrics)
-        self._records = decision_records.DecisionRecords(metrics.scheduling, wall=wall)
+        self._records = decision_records.DecisionRecords(metrics.scheduling, wall=lease.wall)
         self._loop: loop.Loop | None = None
         metrics.registry.register(inventory_metrics.InventoryCollector(self._ledger, clock))
         self._webhook_trusted, self._leading = not settings.listen_webhook, False
@@ -144,7 +138,7 @@ class Operator:
             session,
             self._events,
             RateLimiter(self._clock, lower_while_busy(self._binding, **CONDITION_RATE)),
-            wall=wall,
+            wall=lease.wall,
             revised=self._ledger.pod_revised,
             bound=self._bind_log.bound,
         )
@@ -202,7 +196,8 @@ class Operator:
         from berth_operator.admission import serving  # noqa: PLC0415
 
         address, namespace = self._settings.listen_webhook, self._settings.namespace
-        async with serving.serving(self._session, address, namespace, wall=wall, trusted=self._trust_webhook):
+        trusted = self._trust_webhook
+        async with serving.serving(self._session, address, namespace, wall=lease.wall, trusted=trusted):
             yield
 
     def _trust_webhook(self) -> None:

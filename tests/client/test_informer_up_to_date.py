@@ -32,6 +32,22 @@ def seconds_of_watches(setup: InformerSetup) -> list[str]:
     return [request.query["timeoutSeconds"] for request in setup.server.asked(watch="true")]
 
 
+async def expect_catch_up(setup: InformerSetup) -> None:
+    """Tell the informer that it is to catch up soon, and wait until it has asked for another watch."""
+    await until(lambda: setup.watched_from, "the watch")
+    setup.informer.expect_catch_up()
+    await until(lambda: len(setup.watched_from) == 2, "another watch")
+
+
+async def catch_up_while_it_opens(setup: InformerSetup, opened: asyncio.Event) -> None:
+    """Catch up; the watch that was asked for opens only when the server has told its revision."""
+    catching_up = asyncio.create_task(setup.informer.catch_up())
+    await until(lambda: setup.lists == 2, "the question")
+    await asyncio.sleep(0.2)
+    opened.set()
+    await catching_up
+
+
 async def test_an_event_that_comes_by_itself_is_enough(setup: InformerSetup) -> None:
     """Where events are frequent nothing is asked but the revision."""
     asked = asyncio.Event()
@@ -73,11 +89,7 @@ async def test_a_bookmark_that_is_wanted_while_a_watch_is_being_opened_comes_fro
 
     async with setup.synced():
         await until(lambda: setup.watched_from, "the watch to be asked for")
-        catching_up = asyncio.create_task(setup.informer.catch_up())
-        await until(lambda: setup.lists == 2, "the question")
-        await asyncio.sleep(0.2)
-        opened.set()
-        await catching_up
+        await catch_up_while_it_opens(setup, opened)
 
     assert seconds_of_watches(setup)[1:] == ["3"]
     assert (setup.lists, setup.watched_from) == (2, ["10", "10"]), "nothing was listed again"
@@ -85,40 +97,28 @@ async def test_a_bookmark_that_is_wanted_while_a_watch_is_being_opened_comes_fro
 
 async def test_who_is_expected_to_catch_up_soon_has_the_bookmark_on_its_way(setup: InformerSetup) -> None:
     """Else a new leader of a large cluster decides a second later."""
-    asked = asyncio.Event()
+    opened = asyncio.Event()
     bookmark = stub.event("BOOKMARK", {"metadata": {"resourceVersion": "15"}})
-    script(setup, stub.page(version="15"), open_watch(), stub.later(asked, open_watch(bookmark)))
+    script(setup, stub.page(version="15"), open_watch(), stub.later(opened, open_watch(bookmark)))
 
     async with setup.synced():
-        await until(lambda: setup.watched_from, "the watch")
-        setup.informer.expect_catch_up()
-        await until(lambda: len(setup.watched_from) == 2, "a short watch")
-        catching_up = asyncio.create_task(setup.informer.catch_up())
-        await until(lambda: setup.lists == 2, "the question")
-        await asyncio.sleep(0.1)
-        asked.set()
-        await catching_up
+        await expect_catch_up(setup)
+        await catch_up_while_it_opens(setup, opened)
 
     assert seconds_of_watches(setup)[1:] == ["3"]
 
 
 async def test_a_bookmark_that_came_too_early_is_followed_by_another(setup: InformerSetup) -> None:
     """It was on its way before anybody asked how far the server is."""
-    asked = asyncio.Event()
+    opened = asyncio.Event()
     early, late = (stub.event("BOOKMARK", {"metadata": {"resourceVersion": at}}) for at in ("12", "15"))
     script(
-        setup, stub.page(version="15"), open_watch(), stub.later(asked, open_watch(early)), open_watch(late)
+        setup, stub.page(version="15"), open_watch(), stub.later(opened, open_watch(early)), open_watch(late)
     )
 
     async with setup.synced():
-        await until(lambda: setup.watched_from, "the watch")
-        setup.informer.expect_catch_up()
-        await until(lambda: len(setup.watched_from) == 2, "a short watch")
-        catching_up = asyncio.create_task(setup.informer.catch_up())
-        await until(lambda: setup.lists == 2, "the question")
-        await asyncio.sleep(0.1)
-        asked.set()
-        await catching_up
+        await expect_catch_up(setup)
+        await catch_up_while_it_opens(setup, opened)
 
     assert seconds_of_watches(setup)[1:] == ["3", "3"]
     assert (setup.lists, setup.watched_from) == (2, ["10", "10", "12"]), "nothing was listed again"
@@ -132,8 +132,7 @@ async def test_where_nobody_catches_up_after_all_watches_are_long_again(setup: I
     script(setup, stub.page(version="15"), open_watch(), short, open_watch())
 
     async with setup.synced():
-        await until(lambda: setup.watched_from, "the watch")
-        setup.informer.expect_catch_up()
+        await expect_catch_up(setup)
         await until(lambda: repr(setup.informer).endswith("at revision 12>"), "the bookmark")
         ended.set()
         await until(lambda: len(setup.watched_from) == 3, "the next watch")

@@ -28,6 +28,11 @@ class Lease(wire.Struct, frozen=True):
     kind: str = "Lease"
 
 
+def wall() -> dt.datetime:
+    """Return the time of day, for timestamps."""
+    return dt.datetime.now(dt.UTC)
+
+
 def micro_time(moment: dt.datetime) -> str:
     """Write a MicroTime, which Leases take in UTC with exactly six decimals."""
     return moment.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,12 +1,11 @@
 """Makes the leader election of an operator from its settings."""
 
 import asyncio
-import datetime as dt
 import time
 from typing import Final
 
 from berth_crds import names
-from berth_crds.client import api
+from berth_crds.client import api, lease
 from berth_operator.engine.watchdog import Watchdog
 from berth_operator.kube import elector, feeds, leadership
 from berth_operator.metrics import Metrics
@@ -36,7 +35,7 @@ def make(
     def make_elector(own: api.Api, idle: leadership.IdleSeconds) -> elector.Elector:
         environment = elector.Environment(
             time.monotonic,
-            lambda: dt.datetime.now(dt.UTC),
+            lease.wall,
             idle,
             restored,
             settings.namespace,
