@@ -245,6 +245,8 @@ def look(
     signature = signatures.of(pod_info.request, pod_info.demand)
     scorer = node_scores.scorer_of(signature, policy)
     ranking, passes = scorer.score(inventory, np.array([inventory.index[name]]))
+    if ranking is None:
+        return 0.0, None, False
     slot = None if ranking.slot is None else int(ranking.slot[0])
     return float(ranking.score[0]), slot, bool(passes[0])
 

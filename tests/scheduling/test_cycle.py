@@ -52,6 +52,17 @@ def test_resources_run_out_within_a_round() -> None:
     assert second.counts == (Count(Reason.INSUFFICIENT_RESOURCE, "cpu", 1),)
 
 
+def test_last_pod_of_a_simulation_changes_nothing() -> None:
+    """No pod comes after it to see what it got, so that no node has to be scored again."""
+    inventory = builders.inventory(*builders.nodes(2, cards=2))
+    before = inventory.table.version
+
+    (answer,) = decide(inventory, builders.pod_info())
+
+    assert isinstance(answer, Bind)
+    assert inventory.table.version == before
+
+
 def test_faulty_pod_is_rejected_without_a_search() -> None:
     """A request that cannot be served is refused with its faults, even where there is room."""
     fault = Refusal(Reason.INVALID_REQUEST, detail="nonsense")

@@ -69,6 +69,22 @@ def test_one_change_asks_one_node_anew() -> None:
     assert rows == slice(at, at + 1)
 
 
+def test_nodes_are_scored_only_where_one_passes() -> None:
+    """What became full since is not scored, and no longer counts with the score that it had."""
+    inventory = builders.inventory(*builders.nodes(2, cards=1))
+    search = Search(inventory)
+    first = ask(search)
+    assert first is not None
+    inventory.charge(builders.hold("a", first.node, (0,)))
+
+    with mock.patch.object(Scorer, "score_input", autospec=True, side_effect=Scorer.score_input) as scored:
+        second = ask(search)
+
+    assert second is not None
+    assert second.node != first.node
+    assert not scored.called
+
+
 def test_what_is_remembered_is_weighed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Long lists count by their length: fewer of them are kept, and nothing is left when they are gone."""
     monkeypatch.setattr("berth_operator.scheduling.search.REMEMBERED_BYTES", 100_000)

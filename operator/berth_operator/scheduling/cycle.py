@@ -219,7 +219,8 @@ def simulate(
         for decision in schedule(search, backlog, now, policy, RoundLimits(limit)):
             found.append(decision)
             pod_info = backlog.get(decision.uid)
-            if isinstance(decision, decisions.Bind) and pod_info is not None:
+            others_follow = len(found) < len(backlog)  # Else nobody would see what is charged.
+            if isinstance(decision, decisions.Bind) and pod_info is not None and others_follow:
                 search.inventory.charge(hold_for(pod_info, decision.placement))
                 charged.append(decision.uid)
     finally:

@@ -5,6 +5,8 @@ A `Scorer` has what is the same each time that some nodes are scored for one sig
 
 from typing import NamedTuple
 
+import numpy as np
+
 from berth_crds.vocabulary import Strategy
 from berth_operator.scheduling import node_table, signatures
 from berth_operator.scheduling.constraints import registry
@@ -29,10 +31,15 @@ class Scorer(NamedTuple):
 
     def score(
         self, inventory: Inventory, rows: node_table.Rows
-    ) -> tuple[score_inputs.Ranking, node_table.Mask]:
-        """Return the scores of these nodes, and which of them pass the filters of the node itself."""
+    ) -> tuple[score_inputs.Ranking | None, node_table.Mask]:
+        """Return the scores of these nodes, and which of them pass the filters of the node itself.
+
+        Where none passes, nothing is scored.
+        """
         query = Query(inventory, rows, self.signature)
         feasible = registry.passes_node_filters(query, self.filters)
+        if not np.count_nonzero(feasible):
+            return None, feasible
         return self.strategy(self.score_input(query)), feasible
 
     def score_input(self, query: Query) -> score_inputs.ScoreInput:

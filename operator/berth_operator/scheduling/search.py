@@ -344,20 +344,21 @@ class Search:
         inventory = self.inventory
         positions = inventory.name_positions()[rows]
         ranking, feasible = cached.scorer.score(inventory, rows)
-        cached.score[positions] = np.where(feasible, ranking.score, search_memory.NO_SCORE)
         if cached.feasible is not None:
             cached.feasible[positions] = feasible
-        for name, figures in cached.raw_scores.items():
-            figures[positions] = preferences.BY_NAME[name].raw_scores(
-                Query(inventory, rows, cached.signature)
-            )
+        cached.score[positions] = search_memory.NO_SCORE
+        if ranking is not None:  # None where no node passes.
+            cached.score[positions] = np.where(feasible, ranking.score, search_memory.NO_SCORE)
+            if ranking.slot is not None:
+                cached.has_slots = True
+                cached.slot[positions] = ranking.slot
+            for name, figures in cached.raw_scores.items():
+                query = Query(inventory, rows, cached.signature)
+                figures[positions] = preferences.BY_NAME[name].raw_scores(query)
         if cached.reasons_by_row:
             for row in np.arange(inventory.size)[rows].tolist():
                 cached.reasons_by_row.pop(row, None)
             self._update_bytes(cached)
-        if ranking.slot is not None:
-            cached.has_slots = True
-            cached.slot[positions] = ranking.slot
         cached.version = inventory.table.version
         cached.volume_version = inventory.volumes.version
         if cached.load_log_version is not None:

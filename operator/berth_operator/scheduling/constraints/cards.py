@@ -58,9 +58,12 @@ def cards_after_each_condition(query: Query) -> CardsAfterConditions:
 def _fitting(query: Query) -> Iterator[tuple[Reason, node_table.Mask]]:
     there = query.table.model[query.rows] != node_table.ABSENT
     yield Reason.TOO_FEW_CARDS, there
+    conditions = query.signature.conditions
+    if conditions == requests.ANY_CARD:
+        return
     kept: dict[str, object] = {}
     for reason, fields in CONDITIONS:
-        wanted = {field: getattr(query.signature.conditions, field) for field in fields}
+        wanted = {field: getattr(conditions, field) for field in fields}
         if any(wanted.values()):
             kept |= wanted
             part = dataclasses.replace(requests.ANY_CARD, **kept)  # type: ignore[arg-type]  # its own fields

@@ -32,10 +32,10 @@ class ReasonTable:
         if rejection.never_fits:
             self._never.append(rejection.nodes)
         fresh = rejection.nodes & self._left
-        if fresh.any():
+        if np.count_nonzero(fresh):  # Of so few nodes it takes a third of the time of `any`.
             self.reason_index[fresh] = self._number((rejection.reason, rejection.detail))
             self._left ^= fresh
-            self.complete = not self._left.any()
+            self.complete = not np.count_nonzero(self._left)
 
     def add(self, row: int, why: NodeReason) -> None:
         """Add a reason for one node, if it has none yet."""

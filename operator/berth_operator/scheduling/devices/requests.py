@@ -20,6 +20,7 @@ WHOLE: Final = 100
 ROUNDING: Final = WHOLE - 1
 MILLIONTH_BITS: Final = 20
 FEW_SHARES: Final = 16  # So many different ones are asked of all nodes.
+MOST_REMEMBERED: Final = 1024  # Requests that were summed up: most pods ask what others asked before.
 OF_TYPE: Final = "type "  # In front of a type, which may be called as something else is.
 
 
@@ -313,6 +314,7 @@ class Need:
         return max(self.whole, *counts, -(-self.core // self.core_limit), -(-self.ratio // WHOLE), 0)
 
 
+@functools.lru_cache(maxsize=MOST_REMEMBERED)
 def need_of(request: DeviceRequest) -> Need:
     """Sum a request up: containers that run together add, the others only raise the maximum."""
     asks = [ask for one in request.containers for ask in one.asks]
