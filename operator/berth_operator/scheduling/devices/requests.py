@@ -257,7 +257,7 @@ class DeviceRequest:
     @functools.cached_property
     def need(self) -> "Need":
         """Return the request summed up, to filter many nodes at once."""
-        return need_of(self)
+        return _need_of(self.containers, bound=self.grouping.bound, core_limit=self.grouping.core_limit)
 
     def __bool__(self) -> bool:
         """Return whether any device is asked for at all."""
@@ -315,11 +315,11 @@ class Need:
 
 
 @functools.lru_cache(maxsize=MOST_REMEMBERED)
-def need_of(request: DeviceRequest) -> Need:
+def _need_of(containers: tuple[ContainerRequest, ...], *, bound: bool, core_limit: int) -> Need:
     """Sum a request up: containers that run together add, the others only raise the maximum."""
-    asks = [ask for one in request.containers for ask in one.asks]
+    asks = [ask for one in containers for ask in one.asks]
     shares = tuple(ask for ask in asks if isinstance(ask, Gpus) and not ask.whole)
-    most = container_peaks.peaks((_sum(one.asks).items(), one.runs) for one in request.containers)
+    most = container_peaks.peaks((_sum(one.asks).items(), one.runs) for one in containers)
     profiles = sorted({ask.profile for ask in asks if isinstance(ask, Instances)})
     kinds = sorted({ask.type for ask in asks if isinstance(ask, OtherDevices)})
     return Need(
@@ -331,10 +331,10 @@ def need_of(request: DeviceRequest) -> Need:
         memory=most.get("memory", 0),
         instances=tuple(Instances(name, most.get(name, 0)) for name in profiles),
         replicas=most.get("replicas", 0),
-        replicas_each=max((_sum(one.asks).get("replicas", 0) for one in request.containers), default=0),
+        replicas_each=max((_sum(one.asks).get("replicas", 0) for one in containers), default=0),
         other_parts=tuple((kind, most.get(OF_TYPE + kind, 0)) for kind in kinds),
-        filters_suffice=not request.grouping.bound and (not request or only_ask(request) is not None),
-        core_limit=request.grouping.core_limit,
+        filters_suffice=not bound and (not containers or only_ask(containers) is not None),
+        core_limit=core_limit,
     )
 
 
@@ -386,8 +386,8 @@ def _contains(one: Gpus, other: Gpus) -> bool:
     return all(amount >= wanted for amount, wanted in zip(one.figures, other.figures, strict=True))
 
 
-def only_ask(request: DeviceRequest) -> Gpus | None:
+def only_ask(containers: tuple[ContainerRequest, ...]) -> Gpus | None:
     """Return what one container asks, if it is whole cards or a share of one card and no more is asked."""
-    asks = request.containers[0].asks if len(request.containers) == 1 else ()
+    asks = containers[0].asks if len(containers) == 1 else ()
     ask = asks[0] if len(asks) == 1 else None
     return ask if isinstance(ask, Gpus) and ask.count and (ask.whole or ask.count == 1) else None
