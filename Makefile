@@ -75,7 +75,7 @@ test: lint types ## all that must hold, on the real API server too; ARGS=tests/.
 	$(call want,mmdebstrap --version,mmdebstrap)
 	@$(BIN)/python -m pytest $(or $(ARGS),$(EVERYTHING) -m "not thorough")
 
-thorough: $(READY) ## what `make test` plays in short, at length: chaos, an upgrade, properties; CI has both
+thorough: $(READY) ## what `make test` plays in short, at length: chaos, installations, properties; CI has both
 	$(call want,runc --version,runc)
 	$(call want,buildah --version,buildah)
 	$(call want,mmdebstrap --version,mmdebstrap)

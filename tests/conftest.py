@@ -20,19 +20,19 @@ hypothesis.settings.load_profile("berth")
 
 # Fixtures that lend a cluster, this run's or one of their own.
 CLUSTERS = {"cluster", "base", "own_cluster", "parity_cluster"}
-# It mostly waits for containers: others compute meanwhile, and nobody waits for it at the end.
-LONGEST = "release/test_upgrade.py"
+# They mostly wait for containers: others compute meanwhile, and nobody waits for them at the end.
+LONGEST = ("release/test_upgrade.py", "release/test_install.py")
 
 
 @pytest.hookimpl(tryfirst=True)  # Before the option -m looks at the markers.
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test that uses the cluster, in whatever way; the longest file comes first."""
+    """Mark every test that uses the cluster, in whatever way; the longest files come first."""
     for item in items:
         if CLUSTERS & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.cluster)
         if hypothesis.is_hypothesis_test(getattr(item, "obj", None)):
             item.add_marker(pytest.mark.property)
-    items.sort(key=lambda item: not item.path.match(LONGEST))
+    items.sort(key=lambda item: not any(map(item.path.match, LONGEST)))
 
 
 @pytest.fixture(scope="session")

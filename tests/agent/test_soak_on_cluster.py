@@ -252,6 +252,7 @@ def sixty_times_as_fast() -> Callable[[], dt.datetime]:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 async def test_an_hour_of_faults_ends_with_the_truth(
     scene: Scene, place: nodes.Place, kubelet: Kubelet
 ) -> None:

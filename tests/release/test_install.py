@@ -15,7 +15,7 @@ from support import thorough
 from testbed import lending, waiting
 from testbed.cluster import Cluster
 
-pytestmark = [pytest.mark.slow, pytest.mark.cluster]
+pytestmark = [pytest.mark.slow, pytest.mark.thorough, pytest.mark.cluster]
 
 SECONDS_AWAY: Final = 300.0 if thorough.FULL else 10.0
 SECONDS_TO_BIND: Final = 10.0

@@ -127,6 +127,7 @@ def test_the_bill_names_what_is_in_the_image(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_release_is_whole(tmp_path: Path) -> None:
     """Its checksums hold, its chart is clean, its bills know what runs, and its wheel gives all programs."""
     beds.skip_without_tools()
@@ -159,6 +160,7 @@ def test_a_release_is_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(("name", "megabytes"), [("operator", 160), ("agent", 70)])
 def test_images_are_small(name: str, megabytes: int) -> None:
     """Beyond their base, and unpacked; nodes fetch them before a pod can start."""
@@ -171,6 +173,7 @@ def test_images_are_small(name: str, megabytes: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.skipif(not thorough.FULL, reason="`make e2e-install` builds the images twice")
 def test_two_builds_give_the_same_layers(tmp_path: Path) -> None:
     """Though nothing is left of the first; so a node fetches only what has changed."""
