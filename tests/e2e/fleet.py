@@ -19,6 +19,7 @@ from testbed import processes, shipped, waiting
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 SYSTEM: Final = "berth-system"
+ENV_DELIVERY: Final = "env-delivery.yaml"
 
 
 @dataclasses.dataclass(slots=True)
@@ -28,9 +29,9 @@ class Fleet:
     cluster: clusters.Cluster
     programs: list[processes.Program] = dataclasses.field(default_factory=list)
 
-    def install(self) -> None:
-        """Apply crds/ and manifests/, as a user would."""
-        shipped.install(self.cluster)
+    def install(self, *, env_delivered: bool = True) -> None:
+        """Apply crds/ and manifests/, as a user would, or all but the policies that write environments."""
+        shipped.install(self.cluster, without=() if env_delivered else (ENV_DELIVERY,))
         # The server takes a second to notice a policy, and lets everything pass until then.
         waiting.until(lambda: "berth-fence" in self._refusal(), what="the fence to be in force", seconds=30)
         waiting.until(self._bounds, what="the bounds of agents to be in force", seconds=30)
@@ -40,6 +41,8 @@ class Fleet:
             what="the bounds of the operator to be in force",
             seconds=30,
         )
+        if not env_delivered:
+            return
         # For the first pods that policies change the server reads a schema, once for each of those that come
         # at one time: 32 of them kept it busy for three seconds.
         waiting.until(self._env_delivered, what="pods to be given their environment", seconds=30)
