@@ -1,5 +1,6 @@
 """When the silence of agents is reported: after a time, once, and not while most are silent together."""
 
+import functools
 from collections.abc import Iterable
 
 import hypothesis
@@ -308,6 +309,10 @@ def test_a_cluster_that_agents_are_brought_into_raises_no_alarm(caplog: pytest.L
     assert levels(caplog) == []
 
 
+def _at(moment: float, _node: str) -> float:
+    return moment
+
+
 states = st.sampled_from(State)
 
 
@@ -320,8 +325,9 @@ def test_suspects_are_most_of_all_and_never_ready(history: Iterable[list[State]]
     for now, row in enumerate(history):
         named = {f"n{at}": state for at, state in enumerate(row)}
         before = mass.suspects
-        mass.update(named, dict.fromkeys(named, float(now)), now, grace)
-        ready = {node for node, state in named.items() if state is State.READY}
+        quiet = {node: state for node, state in named.items() if state is not State.READY}
+        ready = named.keys() - quiet.keys()
+        mass.update(named.keys(), quiet, functools.partial(_at, float(now)), now, grace)
         awaited |= ready if awaited or now else {node for node in named if named[node] is not State.SILENT}
         assert mass.suspects <= awaited - ready
         assert before or not mass.suspects or len(mass.suspects) > max(2, len(ready))

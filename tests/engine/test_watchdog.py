@@ -4,7 +4,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+import hypothesis
 import pytest
+from hypothesis import strategies as st
 
 from berth_operator.engine.ledger import Ledger
 from berth_operator.engine.watchdog import INTERVAL_SECONDS, Watchdog
@@ -149,6 +151,35 @@ HISTORIES: dict[str, tuple[list[Step], list[bool]]] = {
         [True] * 4,
     ),
 }
+
+
+def longer_grace(cluster: Cluster) -> None:
+    """Have another policy come into force."""
+    cluster.ledger.policy_seen(Policy(grace_seconds=100))
+    cluster.watchdog.judge()
+
+
+STEPS: Final = (
+    *(device, found_silent, device_gone, lease_gone, restored, shorter_grace, longer_grace),
+    *(lease("a", "7"), lease("b", "9"), inherits(8), passes(3), passes(30), passes(GRACE)),
+)
+
+
+@hypothesis.given(st.lists(st.sampled_from(STEPS), max_size=12))
+def test_agents_that_are_not_looked_at_are_ready(steps: list[Step]) -> None:
+    """Whatever happened before, the ledger knows each agent as it would be judged now."""
+    cluster = Cluster()
+    device(cluster, node="n2")
+    for at, step in enumerate(steps):
+        cluster.watchdog.lease_seen("n2", f"{at}")
+        step(cluster)
+    cluster.watchdog.judge()
+
+    for node in ("n1", "n2"):
+        info = cluster.ledger.inventory.node(node)
+        assert info is not None
+        if info.device is not None:
+            assert info.agent_not_ready is (cluster.watchdog._state(node) is not State.READY)
 
 
 @pytest.mark.parametrize(("steps", "silent"), HISTORIES.values(), ids=HISTORIES.keys())

@@ -77,9 +77,20 @@ def test_up_to_which_revision_no_lease_is_of_a_ready_agent(
     """One number covers all Leases of agents that are not ready, and none of those that are."""
     revisions = {f"n{at}": revision for at, revision in enumerate([*ready, *quiet])}
     signs = {node: Sign("", 0.0, fresh=True, revision=revision) for node, revision in revisions.items()}
-    states = {f"n{at}": State.READY if at < len(ready) else State.UNKNOWN for at in range(len(revisions))}
+    silent = {*list(revisions)[len(ready) :], "no Lease"}
 
-    assert liveness.stale_revision(states | {"no Lease": State.SILENT}, signs) == stale
+    assert liveness.stale_revision(signs.keys() | silent, silent, signs) == stale
+
+
+def test_those_are_overdue_that_were_seen_longest_ago() -> None:
+    """Each renewal goes to the end of the line, so that the first in time ends the search."""
+    signs: dict[str, Sign] = {}
+    for node, now in (("a", 0.0), ("b", 5.0), ("c", 10.0), ("a", 20.0)):
+        liveness.note(signs, node, f"{now}", now)
+
+    assert list(liveness.overdue(signs, 49.0, GRACE)) == ["b"]
+    assert list(liveness.overdue(signs, 50.0, GRACE)) == ["b"]
+    assert list(liveness.overdue(signs, 50.1, GRACE)) == ["b", "c"]
 
 
 GRACE = PERIODS.grace
@@ -97,11 +108,11 @@ class Agents:
 
     def ready(self, count: int, *, seconds: int = 1) -> None:
         """Have only the last ones be ready, which renew all the while."""
-        states = dict.fromkeys(self.names, State.UNKNOWN) | dict.fromkeys(self._last(count), State.READY)
+        quiet = dict.fromkeys(self.names[: len(self.names) - count], State.UNKNOWN)
         for _ in range(seconds):
             self.now += 1
             self.heard |= dict.fromkeys(self._last(count), self.now)
-            self.mass_silence.update(states, self.heard, self.now, GRACE)
+            self.mass_silence.update(set(self.names), quiet, self.heard.__getitem__, self.now, GRACE)
 
     def _last(self, count: int) -> list[str]:
         return self.names[len(self.names) - count :]

@@ -30,6 +30,7 @@ class Watchdog:
         self._signs: dict[str, liveness.Sign] = {}
         self._missing_since: dict[str, float] = {}  # For each Device without a Lease.
         self._doubts: dict[str, Doubt] = {}  # For each Device.
+        self._quiet: set[str] = set()  # The agents that were not ready when they were last judged.
         self._mass_silence = liveness.MassSilence()
         # Up to which revision no Lease is of a ready agent, as the last leader knew and as we know.
         self._inherited_stale: int | None = None
@@ -67,6 +68,7 @@ class Watchdog:
     def device_gone(self, node: str) -> None:
         """Forget a Device."""
         self._doubts.pop(node, None)
+        self._quiet.discard(node)
         self._missing_since.pop(node, None)
 
     def restored(self) -> None:
@@ -75,6 +77,7 @@ class Watchdog:
         for node in self._doubts:
             self._doubts[node] = Doubt.CONDEMNED if node in silent else Doubt.OLD
         self._missing_since = dict.fromkeys(self._doubts, self._clock())
+        self._quiet = set(self._doubts)
         self._signs.clear()
         self._forget_revisions()
         self.loads.forget_all()
@@ -85,6 +88,7 @@ class Watchdog:
         """Learn from the last leader up to which revision no Lease is of an agent that is ready."""
         self._inherited_stale = stale_revision
         self._stale_revision = max(self._stale_revision, stale_revision)
+        self._quiet = set(self._doubts)
         self.judge()
         if held := sum(self._doubt(node) is not known for node, known in self._doubts.items()):
             self._logger.warning(
@@ -103,15 +107,24 @@ class Watchdog:
         self._stale_revision = 0
 
     def judge(self) -> None:
-        """Judge every node that has a Device, and whether so many are silent that it may be us."""
-        states = {node: self._state(node) for node in self._doubts}
+        """Judge the agents of all Devices, and whether so many are silent that it may be us.
+
+        An agent that was ready is looked at once its time is over, so that this takes no longer the more
+        agents there are.
+        """
+        agents, now, grace = self._doubts.keys(), self._clock(), self._ledger.policy.grace_seconds
+        looked_at = self._quiet | agents & set(liveness.overdue(self._signs, now, grace))
+        states = {node: self._state(node) for node in looked_at}
+        quiet = {node: state for node, state in states.items() if state is not State.READY}
+        self._quiet = set(quiet)
         before = self._mass_silence.suspects
-        heard = {node: sign.seen for node, sign in self._signs.items()}
-        self._mass_silence.update(states, heard, self._clock(), self._ledger.policy.grace_seconds)
+        self._mass_silence.update(agents, quiet, lambda node: self._signs[node].seen, now, grace)
         suspects = self._mass_silence.suspects
-        self._alarm(len(before), len(suspects), len(states))
+        self._alarm(len(before), len(suspects), len(agents))
         self._ledger.suspects = len(suspects)
-        self._stale_revision = max(self._stale_revision, liveness.stale_revision(states, self._signs))
+        self._stale_revision = max(
+            self._stale_revision, liveness.stale_revision(agents, self._quiet, self._signs)
+        )
         for node, state in states.items():
             self._tell(node, state)
         self.loads.refresh()
@@ -145,8 +158,14 @@ class Watchdog:
         return self.known_state(node) is State.READY
 
     def _judge_one(self, node: str) -> None:
-        if node in self._doubts:
-            self._tell(node, self._state(node))
+        if node not in self._doubts:
+            return
+        state = self._state(node)
+        if state is State.READY:
+            self._quiet.discard(node)
+        else:
+            self._quiet.add(node)
+        self._tell(node, state)
 
     def _state(self, node: str) -> State:
         policy, now = self._ledger.policy, self._clock()

@@ -8,7 +8,7 @@ reported, `spec.agents` of the PlacementPolicy says (`berth_crds.policy`).
 import dataclasses
 import enum
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
@@ -45,9 +45,10 @@ class Periods(NamedTuple):
 
 
 def note(signs: dict[str, Sign], node: str, renewal: str, now: float, revision: int = 0) -> bool:
-    """Record a Lease; tell whether it says anything new."""
+    """Record a Lease; tell whether it says anything new. The signs stay in order, the last one seen last."""
     if (known := signs.get(node)) is not None and known.renewal == renewal:
         return False
+    signs.pop(node, None)
     signs[node] = Sign(renewal, now, fresh=known is not None, revision=revision)
     return True
 
@@ -75,17 +76,26 @@ def state(
     return State.SILENT if quiet > periods.grace + periods.unknown else State.UNKNOWN
 
 
-def stale_revision(states: Mapping[str, State], signs: Mapping[str, Sign]) -> int:
-    """Return the newest revision of a Lease whose agent is not ready, among those older than of all that are.
+def overdue(signs: Mapping[str, Sign], now: float, grace: float) -> Iterator[str]:
+    """Yield the agents whose last sign of life is longer ago than the grace period; signs come in order."""
+    for node, sign in signs.items():
+        if now - sign.seen <= grace:
+            return
+        yield node
 
-    Without such a Lease it is 0. Revisions only grow, so this one number tells the agents that are not
-    ready from all that have renewed since, however many they are. A leader that sees all of them for the
-    first time learns it from the last one.
+
+def stale_revision(agents: AbstractSet[str], quiet: AbstractSet[str], signs: Mapping[str, Sign]) -> int:
+    """Return the newest revision of a Lease whose agent is quiet, among those older than of all ready ones.
+
+    Without such a Lease it is 0. Revisions only grow, so this one number tells the quiet agents, which are
+    not ready, from all that have renewed since, however many they are. A leader that sees all of them for
+    the first time learns it from the last one.
     """
-    ready = [signs[node].revision for node, state in states.items() if state is State.READY]
-    quiet = [signs[node].revision for node in states.keys() & signs.keys() if states[node] is not State.READY]
-    oldest_ready = min(ready, default=math.inf)
-    return max((revision for revision in quiet if revision < oldest_ready), default=0)
+    of_quiet = [signs[node].revision for node in quiet if node in signs]
+    if not of_quiet:
+        return 0
+    oldest_ready = min((signs[node].revision for node in agents - quiet), default=math.inf)
+    return max((revision for revision in of_quiet if revision < oldest_ready), default=0)
 
 
 class MassSilence:
@@ -109,8 +119,8 @@ class MassSilence:
     """
 
     def __init__(self) -> None:
-        self._known: frozenset[str] = frozenset()
-        self._ready: set[str] = set()
+        self._known: AbstractSet[str] = frozenset()
+        self._ready: AbstractSet[str] = frozenset()
         self._awaited: dict[str, float] = {}  # Since when.
         self._since: dict[str, float] = {}  # When each agent fell silent that is not ready.
         self._most_heard_since: float | None = None
@@ -118,11 +128,19 @@ class MassSilence:
         self.suspects: frozenset[str] = frozenset()  # Those whose silence proves nothing; mostly none.
 
     def update(
-        self, states: Mapping[str, State], heard: Mapping[str, float], now: float, grace: float
+        self,
+        agents: AbstractSet[str],
+        quiet: Mapping[str, State],
+        heard: Callable[[str], float],
+        now: float,
+        grace: float,
     ) -> None:
-        """Learn the states of all agents, and when those that are ready gave their last signs of life."""
-        ready = {node for node, state in states.items() if state is State.READY}
-        self._note_falls(states, ready, now, grace)
+        """Learn which agents there are, and the states of those that are quiet; all others are ready.
+
+        `heard` returns when a ready one gave its last sign of life.
+        """
+        self._note_falls(agents, quiet, now, grace)
+        ready = self._ready
         recent = {node for node, since in self._since.items() if now - since <= grace}
         perhaps_alive = len(ready) + len(self._awaited)
         together = len(recent) >= LEAST_TOGETHER and len(recent) > perhaps_alive
@@ -137,7 +155,7 @@ class MassSilence:
             suspects.clear()
         self.suspects = frozenset(suspects)
         if recent:
-            followed = self._all_followed([heard[node] for node in ready], recent, now)
+            followed = self._all_followed([heard(node) for node in ready], recent, now)
             self._proven_until = max(self._proven_until, now - grace, followed)
 
     def proves_nothing(self, node: str) -> bool:
@@ -168,14 +186,17 @@ class MassSilence:
             return -math.inf
         return sorted(heard)[few] if few < len(heard) else now
 
-    def _note_falls(self, states: Mapping[str, State], ready: set[str], now: float, grace: float) -> None:
-        for node in states.keys() - self._known:
-            if states[node] is not State.SILENT:
+    def _note_falls(
+        self, agents: AbstractSet[str], quiet: Mapping[str, State], now: float, grace: float
+    ) -> None:
+        for node in agents - self._known:
+            if quiet.get(node) is not State.SILENT:
                 self._awaited[node] = now
         lost = {node for node, since in self._awaited.items() if now - since > grace}
-        quiet = states.keys() - ready
-        for node in (self._ready | lost) & quiet:
+        for node in quiet.keys() & (self._ready | lost):
             self._since.setdefault(node, now)
-        self._known, self._ready = frozenset(states), ready
-        self._awaited = {node: since for node, since in self._awaited.items() if node in quiet - lost}
+        self._known, self._ready = frozenset(agents), agents - quiet.keys()
+        self._awaited = {
+            node: since for node, since in self._awaited.items() if node in quiet and node not in lost
+        }
         self._since = {node: since for node, since in self._since.items() if node in quiet}
