@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from berth_crds import names, wire
@@ -140,6 +141,19 @@ async def test_pods_of_others_are_not_followed(scene: Scene, monkeypatch: pytest
         scene.admissions.pod_gone(f"u-{name}")
 
     assert [one.name for one in scene.admissions.left] == ["a", "b"]
+
+
+async def test_a_pod_that_somebody_deletes_is_not_read(scene: Scene) -> None:
+    """A crowd that is deleted before it starts costs no read for each."""
+    pod = bound("p")
+    scene.admissions.pod_seen(pod)
+    meta = msgspec.structs.replace(pod.metadata, deletion_timestamp="2026-01-01T00:00:00Z")
+    scene.admissions.pod_seen(msgspec.structs.replace(pod, metadata=meta))
+    scene.admissions.pod_gone("u-p")
+
+    await scene.watch.check()
+
+    assert not scene.server.requests
 
 
 async def test_a_server_that_does_not_answer_stops_nothing(scene: Scene) -> None:

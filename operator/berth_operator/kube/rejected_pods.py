@@ -1,8 +1,8 @@
 """Learns which pods of Berth's their kubelets reject, and has their nodes quarantined (`engine.rejections`).
 
 A kubelet that rejects a pod (it lacks a resource, a device plugin refuses) sets its phase to Failed. Pods
-that have failed leave the watch as a delete, and only a read tells them from those that were deleted. So each
-pod that leaves before its kubelet has admitted it is read once.
+that have failed leave the watch as a delete, and only a read tells them from those that were deleted at
+once. So each pod that leaves before its kubelet has admitted it is read, unless it was being deleted.
 """
 
 import asyncio
@@ -55,6 +55,8 @@ class Admissions:
         if status.start_time is not None:
             if self._unadmitted.pop(meta.uid, None) is not None:
                 self.admitting.add(pod.spec.node_name)
+        elif meta.deletion_timestamp:  # It leaves because somebody deletes it.
+            self._unadmitted.pop(meta.uid, None)
         elif len(self._unadmitted) < MOST_UNADMITTED:
             self._unadmitted[meta.uid] = Unadmitted(meta.namespace, meta.name, meta.uid, pod.spec.node_name)
 
