@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 REQUESTS_PER_SECOND: Final = 500.0  # A request takes some tenths of a millisecond.
-BURST: Final = 32  # Requests that go through at once after a pause.
+BURST: Final = 32  # Requests that go through at once after a pause, and in one turn of the loop.
 
 Work = Callable[[], bool]  # Whether there was something to do.
 
@@ -23,6 +23,7 @@ class RequestLimiter:
         self._loop = asyncio.get_running_loop()
         self._waiting: collections.deque[Work] = collections.deque()
         self._charged_until = -math.inf  # The moment until which those that went through would have taken.
+        self._this_turn = 0  # Those that went through in this turn of the loop.
 
     def submit(self, work: Work) -> bool:
         """Run work in its turn; return whether that was now."""
@@ -47,14 +48,21 @@ class RequestLimiter:
         await come
 
     def _has_budget(self) -> bool:
-        return self._charged_until <= self._loop.time() - 1 / REQUESTS_PER_SECOND
+        # A process that gets no processor for a while may have time for many, but not in one turn.
+        return self._this_turn < BURST and self._charged_until <= self._loop.time() - 1 / REQUESTS_PER_SECOND
 
     def _do(self, work: Work) -> None:
+        if not self._this_turn:
+            self._loop.call_soon(self._begin_turn)
+        self._this_turn += 1
         if work():
             self._charged_until = (
                 max(self._charged_until, self._loop.time() - BURST / REQUESTS_PER_SECOND)
                 + 1 / REQUESTS_PER_SECOND
             )
+
+    def _begin_turn(self) -> None:
+        self._this_turn = 0
 
     def _wait(self) -> None:
         self._loop.call_at(self._charged_until + 1 / REQUESTS_PER_SECOND, self._next)

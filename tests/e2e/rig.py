@@ -294,9 +294,9 @@ class Rig:
         """All that fits is bound in time, no card is withheld for nobody, and nothing was ever wrong."""
         await self.workload.rest()
         start = max(self.workload.last, self._last_fault())
-        await self._until_bound(start, self.within)
+        await self._until_bound(start, self._limit())
         self.took = max(0.0, time.monotonic() - start)
-        await self._fill(max(time.monotonic() + CLEAN_SECONDS, start + self.within))
+        await self._fill(max(time.monotonic() + CLEAN_SECONDS, start + self._limit()))
         self.check()
         await self._retire()
 
@@ -305,6 +305,11 @@ class Rig:
         statuses = await asyncio.gather(*(replica.retire() for replica in self.replicas))
         if not {0, leadership.EXIT_LOST}.issuperset(statuses):
             raise Wrong(f"asked to end, operators ended with {statuses}")
+
+    def _limit(self) -> float:
+        """Return how soon after the last fault all is bound: later where a busy machine cost a lead."""
+        lost = any(leadership.EXIT_LOST in one.exits for one in self.replicas)
+        return max(self.within, WITHIN_SECONDS) if lost else self.within
 
     def _last_fault(self) -> float:
         return max(replica.wire.last_fault for replica in self.replicas)
@@ -352,7 +357,7 @@ class Rig:
             seconds=20,
         )
         await self.workload.fill(len(self.invariants.unheld()))
-        deadline = max(deadline, self._last_fault() + self.within)  # A lead may just have been lost.
+        deadline = max(deadline, self._last_fault() + self._limit())  # A lead may just have been lost.
         await self._until_bound(time.monotonic(), max(CLEAN_SECONDS, deadline - time.monotonic()))
 
     def check(self) -> None:

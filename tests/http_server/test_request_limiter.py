@@ -58,6 +58,24 @@ async def test_the_first_pass_at_once_and_the_rest_at_a_pace() -> None:
 
 
 @timeless.scenario
+async def test_a_process_that_was_paused_does_not_make_up_for_it_in_one_turn() -> None:
+    """However long each takes, as where others have the processor, the loop has turns for all else."""
+    clock, limiter, passed = timeless.clock(), request_limiter.RequestLimiter(), list[float]()
+
+    def work() -> bool:
+        timeless.stall(1)
+        passed.append(clock())
+        return True
+
+    for _ in range(100):
+        limiter.submit(work)
+
+    assert len(passed) == request_limiter.BURST
+    await timeless.passing(1000)
+    assert len(passed) == 100
+
+
+@timeless.scenario
 async def test_who_has_gone_takes_no_turn() -> None:
     """A crowd that comes, asks and goes keeps nobody waiting."""
     clock, limiter = timeless.clock(), request_limiter.RequestLimiter()

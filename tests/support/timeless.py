@@ -52,6 +52,10 @@ class Loop(asyncio.SelectorEventLoop):
         """Tell the time, in seconds since the loop was made."""
         return self._jumping.now
 
+    def stall(self, seconds: float) -> None:
+        """Let time pass though there is something to do."""
+        self._jumping.now += seconds
+
 
 def clock() -> Callable[[], float]:
     """Return the clock of the running loop."""
@@ -93,6 +97,13 @@ async def until(holds: Callable[[], object], *, most: float = 100.0, every: floa
 async def at(moment: float) -> None:
     """Let time pass until this moment."""
     await asyncio.sleep(max(0.0, moment - clock()()))
+
+
+def stall(seconds: float) -> None:
+    """Let time pass in the midst of a turn, as it does for a process that gets no processor."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, Loop)
+    loop.stall(seconds)
 
 
 async def passing(seconds: float) -> None:
