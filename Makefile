@@ -71,8 +71,6 @@ EVERYTHING := -n 3 --dist loadfile --no-loadscope-reorder
 
 test: lint types ## all that must hold, on the real API server too; ARGS=tests/... for some of it
 	$(call want,runc --version,runc)
-	$(call want,buildah --version,buildah)
-	$(call want,mmdebstrap --version,mmdebstrap)
 	@$(BIN)/python -m pytest $(or $(ARGS),$(EVERYTHING) -m "not thorough")
 
 thorough: $(READY) ## what `make test` plays in short, at length: chaos, installations, properties; CI has both

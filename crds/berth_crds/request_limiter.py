@@ -52,10 +52,10 @@ class RequestLimiter:
         return self._this_turn < BURST and self._charged_until <= self._loop.time() - 1 / REQUESTS_PER_SECOND
 
     def _do(self, work: Work) -> None:
-        if not self._this_turn:
-            self._loop.call_soon(self._begin_turn)
-        self._this_turn += 1
         if work():
+            if not self._this_turn:
+                self._loop.call_soon(self._begin_turn)
+            self._this_turn += 1
             self._charged_until = (
                 max(self._charged_until, self._loop.time() - BURST / REQUESTS_PER_SECOND)
                 + 1 / REQUESTS_PER_SECOND

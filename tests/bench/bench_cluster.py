@@ -92,14 +92,10 @@ class BenchCluster:
 
     # ------------------------------------------------------------ the furniture
 
-    async def furnish(self, count: int) -> None:
-        """Install what the project ships, and make nodes with Devices and Leases.
-
-        But for the policies that write environments: how containers get their cards is not compared, and the
-        stock scheduler's get theirs from a device plugin, which costs the API server nothing.
-        """
+    async def furnish(self, count: int, *, env_delivered: bool = True) -> None:
+        """Install what the project ships, and make nodes with Devices and Leases."""
         self._tell(f"installing Berth's kinds and policies, making {count} nodes with {CARDS} cards each")
-        self.fleet.install(env_delivered=False)
+        self.fleet.install(env_delivered=env_delivered)
         self.cluster.kubectl("patch", "placementpolicy", "default", "--type=merge", f"--patch={PATIENT}")
         self.nodes = [f"node-{at:05}" for at in range(count)]
         await self.each(self._furnish_node(name) for name in self.nodes)

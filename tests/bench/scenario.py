@@ -23,13 +23,13 @@ def tell(sentence: str) -> None:
 
 
 @contextlib.asynccontextmanager
-async def furnished(nodes: int) -> AsyncIterator[bench_cluster.BenchCluster]:
+async def furnished(nodes: int, *, env_delivered: bool = True) -> AsyncIterator[bench_cluster.BenchCluster]:
     """Start a cluster with so many nodes, and take it down afterwards."""
     with clusters.Cluster(
         controller_manager=False, apiserver_args=bench_cluster.LIFTED, tell=tell
     ) as testbed:
         async with bench_cluster.BenchCluster(testbed, tell=tell) as place:
-            await place.furnish(nodes)
+            await place.furnish(nodes, env_delivered=env_delivered)
             yield place
 
 

@@ -5,7 +5,9 @@ one card each, and there is a card for every one. Of each is timed how long from
 answer to its creation until a watcher sees that it has a node. The systems take turns on one
 cluster, and each has bound some pods before, which are not counted. What the machine could
 not make in time is told, for then all were slower than the rate says. With `--impossible` so many pods
-wait meanwhile that fit nowhere, and have been told so: what they cost the others is seen.
+wait meanwhile that fit nowhere, and have been told so: what they cost the others is seen. As shipped, the
+server writes the environment of our pods when they are made; `--no-env-delivery` leaves out that policy, as
+the stock scheduler's pods do without.
 """
 
 import argparse
@@ -151,7 +153,8 @@ async def compare(chosen: argparse.Namespace) -> list[results.Row]:
     """Run everything, the order of the systems reversed from run to run."""
     contestants = [systems.ALL[name] for name in chosen.systems]
     rows: list[results.Row] = []
-    async with scenario.furnished(nodes_for(max(chosen.rates), chosen.seconds)) as place:
+    nodes = nodes_for(max(chosen.rates), chosen.seconds)
+    async with scenario.furnished(nodes, env_delivered=chosen.env_delivery) as place:
         bench = Bench(place, chosen.seconds)
         cases = itertools.product(range(1, chosen.runs + 1), chosen.rates, chosen.impossible)
         for number, rate, impossible in cases:
@@ -226,6 +229,12 @@ def main() -> int:
         nargs="+",
         default=[0],
         help="pods that wait meanwhile for more cards than any node has",
+    )
+    parser.add_argument(
+        "--env-delivery",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="have the API server write the environment of our pods",
     )
     parser.add_argument("--seconds", type=float, default=60.0, help="for which pods come")
     parser.add_argument("--systems", nargs="+", choices=CONTESTANTS, default=list(CONTESTANTS))

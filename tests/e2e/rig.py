@@ -55,8 +55,8 @@ class Replica:
         self._programs: list[processes.Program] = []
         self.lives: list[tuple[str, int]] = []  # The name of each process, and how much was seen before it.
         self.exits: list[int] = []
-        self.doomed = False
-        self.cut_off = False
+        self.doomed = self.cut_off = False
+        self.lost_at = float("-inf")  # When a process last ended because it had lost the lead.
         self.barred = False  # Nobody takes the place of a process that ended: another replica leads.
 
     async def __aenter__(self) -> Self:
@@ -92,6 +92,8 @@ class Replica:
                 # Whoever loses the lead on a machine that is too busy ends as well: time counts from there.
                 self.wire.note()
                 self.exits.append(self.program.process.returncode)
+                lost = self.exits[-1] == leadership.EXIT_LOST
+                self.lost_at = time.monotonic() if lost else self.lost_at
                 self._start()
             await asyncio.sleep(0.05)
 
@@ -307,9 +309,9 @@ class Rig:
             raise Wrong(f"asked to end, operators ended with {statuses}")
 
     def _limit(self) -> float:
-        """Return how soon after the last fault all is bound: later where a busy machine cost a lead."""
-        lost = any(leadership.EXIT_LOST in one.exits for one in self.replicas)
-        return max(self.within, WITHIN_SECONDS) if lost else self.within
+        """Return how soon after the last fault all is bound: later if a lead was lost just now."""
+        since = time.monotonic() - max(replica.lost_at for replica in self.replicas)
+        return max(self.within, WITHIN_SECONDS if since < WITHIN_SECONDS else 0.0)
 
     def _last_fault(self) -> float:
         return max(replica.wire.last_fault for replica in self.replicas)

@@ -24,6 +24,12 @@ def bound(
     return raw.Pod(meta, raw.PodSpec(node_name=node), raw.PodStatus("Pending", start_time=started))
 
 
+def deleted(pod: raw.Pod) -> raw.Pod:
+    """Return a pod that somebody has begun to delete."""
+    meta = msgspec.structs.replace(pod.metadata, deletion_timestamp="2026-01-01T00:00:00Z")
+    return msgspec.structs.replace(pod, metadata=meta)
+
+
 def ended(name: str, *, uid: str = "", phase: str = "Failed", **status: Any) -> dict[str, Any]:
     """Return a pod as the server has it after it has left the watch."""
     return {"metadata": {"name": name, "uid": uid or f"u-{name}"}, "status": {"phase": phase} | status}
@@ -144,16 +150,18 @@ async def test_pods_of_others_are_not_followed(scene: Scene, monkeypatch: pytest
 
 
 async def test_a_pod_that_somebody_deletes_is_not_read(scene: Scene) -> None:
-    """A crowd that is deleted before it starts costs no read for each."""
-    pod = bound("p")
-    scene.admissions.pod_seen(pod)
-    meta = msgspec.structs.replace(pod.metadata, deletion_timestamp="2026-01-01T00:00:00Z")
-    scene.admissions.pod_seen(msgspec.structs.replace(pod, metadata=meta))
+    """A crowd that is deleted before it starts costs no reads; a pod that starts all the same counts."""
+    for pod in (bound("p"), bound("q")):
+        scene.admissions.pod_seen(pod)
+        scene.admissions.pod_seen(deleted(pod))
     scene.admissions.pod_gone("u-p")
 
     await scene.watch.check()
-
     assert not scene.server.requests
+    assert not scene.admissions.admitting
+
+    scene.admissions.pod_seen(deleted(bound("q", started="2026-01-01T00:00:00Z")))
+    assert scene.admissions.admitting == {"n1"}
 
 
 async def test_a_server_that_does_not_answer_stops_nothing(scene: Scene) -> None:

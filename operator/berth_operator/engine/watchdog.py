@@ -109,8 +109,7 @@ class Watchdog:
     def judge(self) -> None:
         """Judge the agents of all Devices, and whether so many are silent that it may be us.
 
-        An agent that was ready is looked at once its time is over, so that this takes no longer the more
-        agents there are.
+        An agent that was ready is looked at once its time is over, so that each second only a few are.
         """
         agents, now, grace = self._doubts.keys(), self._clock(), self._ledger.policy.grace_seconds
         looked_at = self._quiet | agents & set(liveness.overdue(self._signs, now, grace))
@@ -122,9 +121,7 @@ class Watchdog:
         suspects = self._mass_silence.suspects
         self._alarm(len(before), len(suspects), len(agents))
         self._ledger.suspects = len(suspects)
-        self._stale_revision = max(
-            self._stale_revision, liveness.stale_revision(agents, self._quiet, self._signs)
-        )
+        self._stale_revision = liveness.stale_revision(agents, self._quiet, self._signs, self._stale_revision)
         for node, state in states.items():
             self._tell(node, state)
         self.loads.refresh()

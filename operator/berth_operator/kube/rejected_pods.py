@@ -37,6 +37,7 @@ class Unadmitted:
     name: str
     uid: str
     node: str
+    deleted: bool = False  # Whether it leaves because somebody deletes it.
 
 
 class Admissions:
@@ -55,14 +56,15 @@ class Admissions:
         if status.start_time is not None:
             if self._unadmitted.pop(meta.uid, None) is not None:
                 self.admitting.add(pod.spec.node_name)
-        elif meta.deletion_timestamp:  # It leaves because somebody deletes it.
-            self._unadmitted.pop(meta.uid, None)
-        elif len(self._unadmitted) < MOST_UNADMITTED:
-            self._unadmitted[meta.uid] = Unadmitted(meta.namespace, meta.name, meta.uid, pod.spec.node_name)
+        elif len(self._unadmitted) < MOST_UNADMITTED or meta.uid in self._unadmitted:
+            node, deleted = pod.spec.node_name, meta.deletion_timestamp is not None
+            self._unadmitted[meta.uid] = Unadmitted(
+                meta.namespace, meta.name, meta.uid, node, deleted=deleted
+            )
 
     def pod_gone(self, uid: str) -> None:
         """Record that a pod has left the watch."""
-        if (one := self._unadmitted.pop(uid, None)) is not None:
+        if (one := self._unadmitted.pop(uid, None)) is not None and not one.deleted:
             self.left.append(one)
 
 

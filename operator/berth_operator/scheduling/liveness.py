@@ -84,18 +84,20 @@ def overdue(signs: Mapping[str, Sign], now: float, grace: float) -> Iterator[str
         yield node
 
 
-def stale_revision(agents: AbstractSet[str], quiet: AbstractSet[str], signs: Mapping[str, Sign]) -> int:
+def stale_revision(
+    agents: AbstractSet[str], quiet: AbstractSet[str], signs: Mapping[str, Sign], known: int = 0
+) -> int:
     """Return the newest revision of a Lease whose agent is quiet, among those older than of all ready ones.
 
-    Without such a Lease it is 0. Revisions only grow, so this one number tells the quiet agents, which are
-    not ready, from all that have renewed since, however many they are. A leader that sees all of them for
-    the first time learns it from the last one.
+    It is what is `known` already where none is newer. Revisions only grow, so this one number tells the
+    quiet agents, which are not ready, from all that have renewed since, however many they are. A leader that
+    sees all of them for the first time learns it from the last one.
     """
-    of_quiet = [signs[node].revision for node in quiet if node in signs]
+    of_quiet = [signs[node].revision for node in quiet if node in signs and signs[node].revision > known]
     if not of_quiet:
-        return 0
+        return known
     oldest_ready = min((signs[node].revision for node in agents - quiet), default=math.inf)
-    return max((revision for revision in of_quiet if revision < oldest_ready), default=0)
+    return max((revision for revision in of_quiet if revision < oldest_ready), default=known)
 
 
 class MassSilence:

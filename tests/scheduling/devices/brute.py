@@ -135,7 +135,7 @@ def may(view: device_view.View, request: requests.DeviceRequest, card: PhysicalD
         and (not asked.uuids or bool({card.uuid, *(one.uuid for one in card.instances)} & asked.uuids))
         and card.uuid not in asked.avoid_uuids
         and selected(card.labels, asked.card_labels, "gpu")
-        and card.memory >= asked.memory_at_least
+        and card.memory >= max(asked.memory_at_least, asked.free_memory_at_least)
         and free_memory.is_enough(view, card, asked)
     )
 

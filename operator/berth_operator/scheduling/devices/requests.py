@@ -8,7 +8,7 @@ bytes *of each card*; what was asked for several cards together is divided alrea
 import dataclasses
 import functools
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from berth_crds.vocabulary import DeviceType, PartitionChoice, Scope, Strategy
@@ -109,6 +109,7 @@ class OtherDevices:
 
 
 Ask = Gpus | Instances | Replicas | OtherDevices
+Asks = tuple[Ask, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -116,7 +117,7 @@ class ContainerRequest:
     """What one container asks; `runs` is false for an init container that ends before the others start."""
 
     name: str
-    asks: tuple[Ask, ...]
+    asks: Asks
     runs: bool = True
 
 
@@ -257,7 +258,8 @@ class DeviceRequest:
     @functools.cached_property
     def need(self) -> "Need":
         """Return the request summed up, to filter many nodes at once."""
-        return _need_of(self.containers, bound=self.grouping.bound, core_limit=self.grouping.core_limit)
+        asked = tuple((one.asks, one.runs) for one in self.containers)
+        return _need_of(asked, bound=self.grouping.bound, core_limit=self.grouping.core_limit)
 
     def __bool__(self) -> bool:
         """Return whether any device is asked for at all."""
@@ -315,11 +317,14 @@ class Need:
 
 
 @functools.lru_cache(maxsize=MOST_REMEMBERED)
-def _need_of(containers: tuple[ContainerRequest, ...], *, bound: bool, core_limit: int) -> Need:
-    """Sum a request up: containers that run together add, the others only raise the maximum."""
-    asks = [ask for one in containers for ask in one.asks]
+def _need_of(asked: tuple[tuple[Asks, bool], ...], *, bound: bool, core_limit: int) -> Need:
+    """Sum up what each container asks, and whether it keeps running when the next one starts.
+
+    Containers that run together add, the others only raise the maximum.
+    """
+    asks = [ask for of_container, _ in asked for ask in of_container]
     shares = tuple(ask for ask in asks if isinstance(ask, Gpus) and not ask.whole)
-    most = container_peaks.peaks((_sum(one.asks).items(), one.runs) for one in containers)
+    most = container_peaks.peaks((_sum(of_container).items(), runs) for of_container, runs in asked)
     profiles = sorted({ask.profile for ask in asks if isinstance(ask, Instances)})
     kinds = sorted({ask.type for ask in asks if isinstance(ask, OtherDevices)})
     return Need(
@@ -331,14 +336,14 @@ def _need_of(containers: tuple[ContainerRequest, ...], *, bound: bool, core_limi
         memory=most.get("memory", 0),
         instances=tuple(Instances(name, most.get(name, 0)) for name in profiles),
         replicas=most.get("replicas", 0),
-        replicas_each=max((_sum(one.asks).get("replicas", 0) for one in containers), default=0),
+        replicas_each=max((_sum(of_container).get("replicas", 0) for of_container, _ in asked), default=0),
         other_parts=tuple((kind, most.get(OF_TYPE + kind, 0)) for kind in kinds),
-        filters_suffice=not bound and (not containers or only_ask(containers) is not None),
+        filters_suffice=not bound and (not asked or only_ask([one for one, _ in asked]) is not None),
         core_limit=core_limit,
     )
 
 
-def _sum(asks: tuple[Ask, ...]) -> dict[str, int]:
+def _sum(asks: Asks) -> dict[str, int]:
     """Return how much is asked of each kind of thing; MIG profiles are kinds by name."""
     own: dict[str, int] = {}
     for ask in asks:
@@ -386,8 +391,8 @@ def _contains(one: Gpus, other: Gpus) -> bool:
     return all(amount >= wanted for amount, wanted in zip(one.figures, other.figures, strict=True))
 
 
-def only_ask(containers: tuple[ContainerRequest, ...]) -> Gpus | None:
+def only_ask(containers: Sequence[Asks]) -> Gpus | None:
     """Return what one container asks, if it is whole cards or a share of one card and no more is asked."""
-    asks = containers[0].asks if len(containers) == 1 else ()
+    asks = containers[0] if len(containers) == 1 else ()
     ask = asks[0] if len(asks) == 1 else None
     return ask if isinstance(ask, Gpus) and ask.count and (ask.whole or ask.count == 1) else None
