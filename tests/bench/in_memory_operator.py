@@ -213,7 +213,7 @@ class InMemoryOperator:
 
     def _measure(self) -> None:
         """Measure the time of decisions and of sentences, pod by pod."""
-        self._decide, say = cycle.place_or_explain, self.loop.reporter.reasons.message
+        self._decide, say = cycle.place_or_count_reasons, self.loop.reporter.reasons.message
 
         def said(pod_info: queued_pods.PodInfo, decision: decisions.Wait | decisions.Reject) -> str:
             started = time.thread_time()
@@ -221,7 +221,7 @@ class InMemoryOperator:
             self.spent[pod_info.uid].explained += time.thread_time() - started
             return sentence
 
-        cycle.place_or_explain = self._decided
+        cycle.place_or_count_reasons = self._decided
         self.loop.reporter.reasons.message = said  # type: ignore[method-assign]
 
     def _decided(
@@ -229,11 +229,11 @@ class InMemoryOperator:
         search: Search,
         pod_info: queued_pods.PodInfo,
         policy: Policy,
-        refused: cycle.RefusedSignatures,
+        unschedulable: cycle.UnschedulableSignatures,
         effort: Effort,
     ) -> decisions.Decision:
         started = time.thread_time()
-        answer = self._decide(search, pod_info, policy, refused, effort)
+        answer = self._decide(search, pod_info, policy, unschedulable, effort)
         self.spent[pod_info.uid].decided += time.thread_time() - started
         return answer
 
@@ -248,7 +248,7 @@ class InMemoryOperator:
 
     def close(self) -> None:
         """Leave no measuring behind."""
-        cycle.place_or_explain = self._decide
+        cycle.place_or_count_reasons = self._decide
 
     # ------------------------------------------------------------ pods
 

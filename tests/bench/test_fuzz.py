@@ -77,14 +77,14 @@ def test_equal_seeds_draw_equal_pods(operator: in_memory_operator.InMemoryOperat
 
 def test_measuring_ends() -> None:
     """What is measured for one operator is not measured after it is closed."""
-    before = cycle.place_or_explain
+    before = cycle.place_or_count_reasons
     operator = in_memory_operator.InMemoryOperator(1)
-    meanwhile = cycle.place_or_explain
+    meanwhile = cycle.place_or_count_reasons
 
     operator.close()
 
     assert meanwhile is not before
-    assert cycle.place_or_explain is before
+    assert cycle.place_or_count_reasons is before
 
 
 # ---------------------------------------------------------------- the verdict

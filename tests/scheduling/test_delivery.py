@@ -37,7 +37,7 @@ def decided(
     """Return the node of a pod, or how many nodes refuse it for which reason."""
     search, rules = Search(inventory), policy or Policy()
     found = policy_rules.apply(rules, pod_info)
-    made = cycle.place_or_explain(search, found, rules, {}, Effort())
+    made = cycle.place_or_count_reasons(search, found, rules, {}, Effort())
     if isinstance(made, decisions.Bind):
         return made.placement.node
     assert isinstance(made, decisions.Wait)

@@ -84,27 +84,27 @@ def test_a_node_that_takes_all_the_time_is_asked_last(monkeypatch: pytest.Monkey
 
 def test_a_node_that_answers_in_time_is_asked_in_its_turn_again() -> None:
     """Who was slow once is not so for ever: where no other will do it is asked, and its answer counts."""
-    hard, signature = search_memory.HardToSearch(), signatures.of(HARD.request, HARD.demand)
+    slow, signature = search_memory.SlowNodes(), signatures.of(HARD.request, HARD.demand)
 
     found = []
     for late in (True, False):
-        hard.note(signature, BAD, hard=late)
-        found.append(list(hard.of(signature)))
+        slow.note(signature, BAD, slow=late)
+        found.append(list(slow.of(signature)))
 
     assert found == [[BAD], []]
 
 
-def test_nodes_hard_to_search_are_remembered_within_bounds() -> None:
+def test_slow_nodes_are_remembered_within_bounds() -> None:
     """However many nodes and signatures there are."""
-    hard, count = search_memory.HardToSearch(), search_memory.MOST_SIGNATURES + 9
+    slow, count = search_memory.SlowNodes(), search_memory.MOST_SIGNATURES + 9
     asked = [signatures.of(HARD.request, builders.demand(cpu)) for cpu in range(count)]
 
     for signature in asked:
-        for at in range(search_memory.MOST_HARD + 1):
-            hard.note(signature, f"n{at}", hard=True)
+        for at in range(search_memory.MOST_SLOW + 1):
+            slow.note(signature, f"n{at}", slow=True)
 
-    assert not hard.of(asked[0])
-    assert list(hard.of(asked[-1])) == [f"n{at}" for at in range(1, search_memory.MOST_HARD + 1)]
+    assert not slow.of(asked[0])
+    assert list(slow.of(asked[-1])) == [f"n{at}" for at in range(1, search_memory.MOST_SLOW + 1)]
 
 
 def test_a_search_that_lost_its_time_is_made_again() -> None:

@@ -37,7 +37,7 @@ def contents(inventory: Inventory) -> dict[str, dict[str, Any]]:
 def _node(inventory: Inventory, info: node_info.NodeInfo) -> dict[str, Any]:
     at, table = inventory.index[info.name], inventory.table
     cards = info.device.cards if info.device is not None else ()
-    whole = table.whole[at]
+    whole = table.unused[at]
     return {
         "node": info.node,
         "device": info.device,

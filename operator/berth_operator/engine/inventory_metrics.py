@@ -36,7 +36,7 @@ class InventoryCollector(registry.Collector):
         """Yield the present counts."""
         ledger, inventory = self._ledger, self._ledger.inventory
         table, rows = inventory.table, inventory.all_rows
-        free = np.maximum(0, node_table.count(table.whole[rows]) - table.withheld[rows])
+        free = np.maximum(0, node_table.count(table.unused[rows]) - table.withheld[rows])
         free[[at for at, info in enumerate(inventory.infos) if info and info.cordoned]] = 0
         cards = sum(len(info.device.cards) for info in inventory.infos if info and info.device)
         nodes = int(table.has_node[rows].sum())

@@ -1,8 +1,8 @@
 """The HTTP server: the probes, the metrics, and the pages.
 
 `/healthz` answers as long as the loop that binds pods runs; `/readyz` is 200 once everything has
-been read and the webhook, if there is one, can be asked. Both return the state in words, and need
-no token, for a kubelet has none. `/` lists all paths.
+been read and the webhook, if there is one, can be asked. Both return the state in words (`app` finds
+both out), and need no token, for a kubelet has none. `/` lists all paths.
 """
 
 import contextlib

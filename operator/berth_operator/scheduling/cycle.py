@@ -1,4 +1,4 @@
-"""One scheduling cycle, which as in kueue is a round over many pods, one after another.
+"""One scheduling round over many pods, one after another, as a cycle is in kueue.
 
 `schedule` yields at most one decision for each pod. Its caller must charge a bind to the inventory before it
 asks for the next decision, so that each pod sees those before it. The engine does, with one exception: where
@@ -48,7 +48,7 @@ STEPS_PER_ROUND: Final = 5_000
 STEPS_PER_POD: Final = 2_000
 # Signatures for which no node was found in this round, perhaps for lack of effort: the next pod with the same
 # signature waits for the same reasons, and is demoted with the first one.
-RefusedSignatures = dict[signatures.Signature, decisions.Wait]
+UnschedulableSignatures = dict[signatures.Signature, decisions.Wait]
 NodeNames = frozenset[str]
 NO_NODES: Final[NodeNames] = frozenset()
 
@@ -125,7 +125,7 @@ def schedule(
     # What strategies learn from all pods is worked out now and remembered by the inventory: else the search
     # of the first pod would pay for it.
     _ = search.inventory.demand_model()
-    refused: RefusedSignatures = {}
+    unschedulable: UnschedulableSignatures = {}
     deadlines = limits.deadlines
     budget = DeviceSearchBudget(deadlines)
     for pod_info, in_order, reserved_nodes in _pods_to_try(backlog, now, limits.pods_in_order, deadlines):
@@ -134,10 +134,10 @@ def schedule(
             continue
         if (effort := budget.effort_for(pod_info, out_of_order=not in_order)) is None:
             continue  # It stays active, as it was.
-        decision = _decide(search, pod_info, policy, refused, effort, reserved_nodes)
+        decision = _decide(search, pod_info, policy, unschedulable, effort, reserved_nodes)
         budget.settle(effort)
         if isinstance(decision, decisions.Bind):
-            refused.clear()  # A bind may change why nodes refuse, so the remembered reasons are out of date.
+            unschedulable.clear()  # A bind may change why nodes refuse: the reasons are out of date.
         if decision is not None:
             yield decision
         else:
@@ -229,18 +229,18 @@ def simulate(
     return found
 
 
-def place_or_explain(
+def place_or_count_reasons(
     search: Search,
     pod_info: queued_pods.PodInfo,
     policy: Policy,
-    refused: RefusedSignatures,
+    unschedulable: UnschedulableSignatures,
     effort: Effort,
 ) -> decisions.Decision:
     """Return the decision for a pod to which the policy has been applied (`policy_rules`)."""
     if pod_info.faults:
         return decisions.Reject(pod_info.uid, pod_info.faults)
     signature = signatures.of(pod_info.request, pod_info.demand)
-    if signature not in refused:
+    if signature not in unschedulable:
         placement = search.place(
             pod_info.request, pod_info.demand, policy=policy, effort=effort, signature=signature
         )
@@ -251,8 +251,8 @@ def place_or_explain(
         if signature.demand.claims and awaited is not None:
             # Whatever refuses it now: with another volume it may suit other nodes.
             awaited |= {decisions.ClusterEvent.VOLUME_CHANGED}
-        refused[signature] = decisions.Wait(pod_info.uid, counts, awaited, cut_short=effort.cut_short)
-    wait = refused[signature]
+        unschedulable[signature] = decisions.Wait(pod_info.uid, counts, awaited, cut_short=effort.cut_short)
+    wait = unschedulable[signature]
     return wait if wait.uid == pod_info.uid else dataclasses.replace(wait, uid=pod_info.uid)
 
 
@@ -260,7 +260,7 @@ def _decide(
     search: Search,
     pod_info: queued_pods.PodInfo,
     policy: Policy,
-    refused: RefusedSignatures,
+    unschedulable: UnschedulableSignatures,
     effort: Effort,
     reserved_nodes: NodeNames,
 ) -> decisions.Decision | None:
@@ -281,9 +281,9 @@ def _decide(
         searched_all = signature.need.filters_suffice or not effort.cut_short
         if searched_all and search.might_fit(signature, policy, reserved_nodes):
             return None
-    # This cannot bind to a reserved node: if there are some, either none of them might fit, or the effort is
-    # used up. Then it only collects the reasons.
-    return place_or_explain(search, pod_info, policy, refused, effort)
+    # Reserved nodes need not be excluded here: `might_fit` has ruled them out, or no effort is left to search
+    # them. Then it only counts the reasons.
+    return place_or_count_reasons(search, pod_info, policy, unschedulable, effort)
 
 
 def hold_for(pod_info: queued_pods.PodInfo, placement: decisions.Placement) -> holds.Hold:

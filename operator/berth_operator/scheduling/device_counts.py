@@ -25,7 +25,7 @@ from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.node_info import NodeInfo
 
 # What of each card is computed again; its size and model are written once.
-OF_CARDS: Final = ("core", "excess", "memory", "ratio", "space", "open", "whole", "trouble")
+OF_CARDS: Final = ("core", "excess", "memory", "ratio", "space", "open", "unused", "trouble")
 
 
 def use_columns(
@@ -129,7 +129,7 @@ def _write_slot(table: node_table.NodeTable, info: NodeInfo, slot: int, card: Ph
     table.memory[info.row, slot] = memory
     table.ratio[info.row, slot] = ratio(memory, card.memory)
     table.space[info.row, slot] = space(core, memory, card.memory)
-    table.whole[info.row, slot] = not used.pods
+    table.unused[info.row, slot] = not used.pods
 
 
 def ratio(memory: int, total: int) -> int:

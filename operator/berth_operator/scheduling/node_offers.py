@@ -62,7 +62,7 @@ def offer(inventory: Inventory, name: str, core_limit: int = requests.WHOLE) -> 
     ratio, memory = table.ratio[at].tolist(), table.memory[at].tolist()
     return Offer(
         left=left(inventory, name),
-        whole=int(table.whole[at].sum()) - int(table.withheld[at]),
+        whole=int(table.unused[at].sum()) - int(table.withheld[at]),
         shares=tuple((core[slot], ratio[slot], memory[slot]) for slot in slots),
         replicas=int(table.replicas[at]),
         instances=_named(table.profiles, table.instances[at].tolist()),

@@ -40,7 +40,7 @@ INSTANCE_TABLES: Final = tuple(f"instances{one}" for one in PIECE_COUNTS)
 OTHER_COUNTS: Final = tuple(f"others{one}" for one in PIECE_COUNTS)
 OTHER_TABLES: Final = (*OTHER_COUNTS, "others_free")  # And how many percent are left of all that are well.
 RESOURCE_TABLES: Final = ("allocatable", "left")
-CARD_TABLES: Final = ("core", "excess", "memory", "ratio", "space", "total", "open", "whole", "trouble")
+CARD_TABLES: Final = ("core", "excess", "memory", "ratio", "space", "total", "open", "unused", "trouble")
 # What was measured of each card: percents, and its free memory in bytes; ABSENT where nothing counts.
 LOAD_TABLES: Final = ("utilization", "encoder", "decoder", "power", "measured_free")
 
@@ -233,7 +233,7 @@ class NodeTable:
         self.space: Numbers = _matrix(SLOTS)  # The scarcer of core and memory, in percent.
         self.total: Numbers = _matrix(SLOTS)
         self.open: Mask = _mask(SLOTS)
-        self.whole: Mask = _mask(SLOTS)
+        self.unused: Mask = _mask(SLOTS)
         self.model: Numbers = _matrix(SLOTS, fill=ABSENT)
         self.trouble: Numbers = _matrix(SLOTS)
         # Of each node: why none of its devices is given out, as an index of NO_DEVICES_REASONS.

@@ -6,7 +6,8 @@ tickets are dropped when they come first, and all at once when a line has grown 
 valid the last time: no line takes more memory than the pods that stand in it need.
 
 A `Line` is one line, `Lines` are several by name. A `Queue` is one line made of those of all
-namespaces, `Queues` are several by name.
+namespaces, `Queues` are several by name. Which pods stand in which is for `backlog` to say, and for how
+long a pod backs off for `queued_pods`.
 """
 
 import heapq

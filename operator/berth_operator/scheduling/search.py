@@ -61,7 +61,7 @@ class Search:
         self._cached: collections.OrderedDict[signatures.Signature, search_memory.CachedScores] = (
             collections.OrderedDict()
         )
-        self._hard_to_search = search_memory.HardToSearch()
+        self._slow_nodes = search_memory.SlowNodes()
         self._bytes = 0  # Of all cached scores, roughly.
 
     def place(
@@ -113,7 +113,7 @@ class Search:
         )
         for one in self._all_signatures(signature):
             cached = self._scores(one, policy)
-            again = self.inventory.name_positions()[cached.rows_to_search_again()]
+            again = self.inventory.name_positions()[cached.rows_to_retry()]
             if (cached.score[positions] != search_memory.IMPOSSIBLE).any() or np.isin(again, positions).any():
                 return True
         return False
@@ -147,16 +147,16 @@ class Search:
     ) -> decisions.Placement | None:
         cached = self._scores(signature, policy)
         # Three passes, each only if none before found a node: the usual nodes; those that used up their part
-        # of the effort the last time (`hard`, also after they changed); those undecided, unless they changed.
-        rows_to_retry = set(cached.rows_to_search_again()) if cached.undecided_by_row else set[int]()
-        hard = self._hard_to_search.of(signature)
+        # of the effort the last time (`slow`, also after they changed); those undecided, unless they changed.
+        rows_to_retry = set(cached.rows_to_retry()) if cached.undecided_by_row else set[int]()
+        slow = self._slow_nodes.of(signature)
         excluding = bool(excluded) or signature.demand.other_pods is not None
         excluded_positions = self._excluded_positions(signature, excluded) if excluding else NO_POSITIONS
         scores_of_excluded = cached.hide(excluded_positions) if excluded_positions.size else None
-        scores_of_hard = cached.hide(self._positions(hard)) if hard else None
+        scores_of_slow = cached.hide(self._positions(slow)) if slow else None
         found, failed_searches = self._search_nodes(request, signature, cached, effort)
-        if scores_of_hard is not None:
-            cached.restore(scores_of_hard)
+        if scores_of_slow is not None:
+            cached.restore(scores_of_slow)
             if found is None and not effort.cut_short:
                 found, failed_searches = self._search_nodes(
                     request, signature, cached, effort, failed_searches=failed_searches
@@ -204,7 +204,7 @@ class Search:
                 first_slot = int(cached.slot[best]) if cached.has_slots else None
                 found = _allocate(view, request, first_slot, effort)
                 if not isinstance(found, allocator.Shortfall):
-                    self._hard_to_search.note(signature, info.name, hard=False)
+                    self._slow_nodes.note(signature, info.name, slow=False)
                     placement = decisions.Placement(info.name, found, isolation=view.device.isolation)
                     return placement, failed_searches
                 failed_searches += 1
@@ -212,7 +212,7 @@ class Search:
                     break
                 reason = found.reason, found.detail
                 undecided = found.reason is decisions.Reason.UNDECIDED
-                self._hard_to_search.note(signature, info.name, hard=undecided)
+                self._slow_nodes.note(signature, info.name, slow=undecided)
                 cached.remember(equivalence_class, reason)
             # The node is excluded until it changes. If its search ended undecided, perhaps because the
             # process was paused, it has a few more, where no other node fits (`_score_undecided_again`).
@@ -381,10 +381,10 @@ def _rows(changed: set[int]) -> node_table.Rows:
 
 
 def _inconclusive(signature: signatures.Signature, effort: Effort, failed_searches: int) -> bool:
-    """Whether the effort for the pod ended in this search; then the next round searches the node again.
+    """Whether the pod's effort ran out during this search, so that the next round searches the node again.
 
-    Not so if only the node's own part of the effort was used up, or if it was the first node searched and
-    took all the time, for each round would begin with it and search no other. Such a node is UNDECIDED.
+    False if only the node's own part ran out, or if this was the first node and took all the time: each round
+    would begin with it and search no other. Such a node is UNDECIDED.
     """
     took_all_time = failed_searches == 1 and effort.out_of_time
     return effort.cut_short and not signature.need.filters_suffice and not took_all_time

@@ -23,7 +23,7 @@ BYTES_A_CLASS: Final = 4096  # The equivalence class itself, and the reason.
 MOST_CLASSES: Final = 32
 # How many signatures with slow nodes are remembered, and how many nodes of each.
 MOST_SIGNATURES: Final = 256
-MOST_HARD: Final = 64
+MOST_SLOW: Final = 64
 MOST_RETRIES: Final = 3  # Of a node whose search ends undecided, until it changes.
 
 IMPOSSIBLE: Final = -1.0  # Below every score.
@@ -65,7 +65,7 @@ class CachedScores:
     undecided_by_row: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
     counted_bytes: int = 0  # Bytes, when the search last counted them.
 
-    def rows_to_search_again(self) -> list[int]:
+    def rows_to_retry(self) -> list[int]:
         """Return the nodes whose search ended undecided, but no more often than `MOST_RETRIES`."""
         return [row for row, tries in self.undecided_by_row.items() if tries <= MOST_RETRIES]
 
@@ -104,7 +104,7 @@ class CachedScores:
         return BYTES_A_TERM * self.signature.size + a_node * len(self.score) + reasons
 
 
-class HardToSearch:
+class SlowNodes:
     """Which nodes used up their part of the effort without a result: they are searched last the next time.
 
     Unlike scores this outlasts changes of a node. Otherwise a node whose devices are hard to search
@@ -116,9 +116,9 @@ class HardToSearch:
             collections.OrderedDict()
         )
 
-    def note(self, signature: signatures.Signature, name: str, *, hard: bool) -> None:
+    def note(self, signature: signatures.Signature, name: str, *, slow: bool) -> None:
         """Record whether a node gave no result in time."""
-        if not hard:
+        if not slow:
             if self._names:
                 self._names.get(signature, {}).pop(name, None)
             return
@@ -126,7 +126,7 @@ class HardToSearch:
         self._names.move_to_end(signature)
         names.pop(name, None)
         names[name] = None
-        if len(names) > MOST_HARD:
+        if len(names) > MOST_SLOW:
             del names[next(iter(names))]
         if len(self._names) > MOST_SIGNATURES:
             self._names.popitem(last=False)

@@ -96,7 +96,7 @@ def test_shares_that_are_too_much_together_need_no_search() -> None:
     asks = (requests.Gpus(2 + at % 7, ratio=1 + at % 17) for at in range(60))
     pod_info, effort = builders.pod_info(request=builders.request(*asks)), Effort(100)
 
-    answer = cycle.place_or_explain(search, pod_info, Policy(), {}, effort)
+    answer = cycle.place_or_count_reasons(search, pod_info, Policy(), {}, effort)
 
     assert isinstance(answer, decisions.Wait)
     assert answer.counts == (decisions.Count(Reason.TOO_FEW_CARDS, "", 50),)

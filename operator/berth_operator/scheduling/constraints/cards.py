@@ -120,7 +120,7 @@ def feasible(query: Query) -> node_table.Mask:
     table, rows, need, matching = query.table, query.rows, query.need, query.matching
     mask = table.has_node[rows]  # Not written to: each of these gives a new mask.
     if need.whole:
-        whole = table.whole[rows] if matching is None else table.whole[rows] & matching
+        whole = table.unused[rows] if matching is None else table.unused[rows] & matching
         mask = mask & (node_table.count(whole) - table.withheld[rows] >= need.whole)
     for ask in need.largest_shares:
         room = query.cards_with_room if need.filters_suffice else query.room_for(ask, matching)
@@ -152,13 +152,13 @@ def resolvable(query: Query) -> Iterator[Rejection]:
         return
     cards = meeting_conditions(query)
     if need.whole:
-        free = node_table.count(cards & table.whole[rows])
+        free = node_table.count(cards & table.unused[rows])
         yield Rejection(free < need.whole, Reason.FULL)
         yield Rejection(free - table.withheld[rows] < need.whole, Reason.WITHHELD)
     for ask in need.largest_shares:
         few = node_table.count(query.room_for(ask, cards)) < ask.count
         if (few & (table.withheld[rows] > 0)).any():
-            room = node_table.count(query.without_withheld().room_for(ask, cards))
+            room = node_table.count(query.ignoring_withheld().room_for(ask, cards))
             yield Rejection(few & (room >= ask.count), Reason.WITHHELD)
         yield Rejection(few, Reason.FULL)
     if len(need.shares) > 1:
@@ -174,7 +174,7 @@ def gaps(query: Query) -> Iterator[node_table.Scores]:
     core, memory, total = query.core[cards], table.memory[rows][cards], table.total[rows][cards]
     for ask in requests.uncontained(card_asks(query.need)):
         if ask.whole:
-            yield gap(node_table.count(cards & table.whole[rows]) - table.withheld[rows], ask.count)
+            yield gap(node_table.count(cards & table.unused[rows]) - table.withheld[rows], ask.count)
         else:
             wanted = total * ask.ratio // requests.WHOLE if ask.ratio else ask.memory
             missing = np.ones(cards.shape)

@@ -38,7 +38,7 @@ def resolvable(query: Query) -> Iterator[Rejection]:
         return
     enough = cards.meeting_conditions(query) & query.enough_memory_free
     if need.whole:
-        free = node_table.count(enough & table.whole[rows]) - table.withheld[rows]
+        free = node_table.count(enough & table.unused[rows]) - table.withheld[rows]
         yield Rejection(free < need.whole, Reason.FREE_MEMORY)
     for ask in need.largest_shares:
         yield Rejection(node_table.count(query.room_for(ask, enough)) < ask.count, Reason.FREE_MEMORY)

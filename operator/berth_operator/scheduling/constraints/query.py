@@ -15,7 +15,7 @@ from berth_operator.scheduling.devices import conditions, requests
 from berth_operator.scheduling.inventory import Inventory
 
 NOT_COMPUTED: Final = object()
-# Which cards there are; then for each condition in order, which meet it and all before it.
+# Pairs of a reason and the cards left: all cards first, then those left after each condition.
 CardsAfterConditions = tuple[tuple[Reason, node_table.Mask], ...]
 
 
@@ -45,7 +45,7 @@ class Query:
 
     @property
     def node_count(self) -> int:
-        """How many nodes are asked."""
+        """The number of nodes in the query."""
         return self.table.row_count(self.rows)
 
     @property
@@ -83,8 +83,8 @@ class Query:
         """What is left of the core of each card for the pod."""
         return self.table.core_up_to(self.need.core_limit, self.rows)
 
-    def without_withheld(self) -> "Query":
-        """Return the same query to nodes on which no card is withheld."""
+    def ignoring_withheld(self) -> "Query":
+        """Return the same query as if no card were withheld."""
         query = Query(self.inventory, self.rows, self.signature)
         query.table = copy.copy(self.table)  # The same columns, but for the one that is replaced.
         query.table.withheld = np.zeros_like(self.table.withheld)
@@ -150,6 +150,6 @@ def cards_that_fit(
     withheld = table.withheld[rows]
     if np.count_nonzero(withheld):
         # Where every unused card is withheld, a share may only come from a card that is partly used already.
-        whole = table.whole[rows]
+        whole = table.unused[rows]
         fit = fit & (~whole | (node_table.count(whole) > withheld)[:, None])
     return fit

@@ -80,7 +80,7 @@ class AcceptMoreNodes(changes.Change):
 
     @abc.abstractmethod
     def relaxed(self, node_selection: facts.NodeSelection) -> facts.NodeSelection:
-        """Return where the pod may run then."""
+        """Return the relaxed node selection."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

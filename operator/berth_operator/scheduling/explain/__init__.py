@@ -3,7 +3,7 @@
 Every decision that finds no place has counts (`constraints.reasons`), of which `brief` makes
 a sentence. `explain` finds out more, on request or when there is time: the reason of
 each node, the verdict on each card of a few nodes or of all, which node comes nearest, and
-which changes would let the pod in. Each change was tried before it is proposed. The
+which changes would make the pod fit. Each change was tried before it is proposed. The
 inventory is read and never changed.
 
 `what_if` surveys all nodes and finds the changes that help; `diagnosis` finds out what is wrong

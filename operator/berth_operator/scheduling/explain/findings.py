@@ -1,7 +1,7 @@
 """What is found out about a pod that does not fit: values, before they are put into words.
 
 An Explanation says of each node that refuses why it does, which node comes nearest, and
-what would let the pod in. All quantities are the core's own: percent
+what would make the pod fit. All quantities are the core's own: percent
 and bytes of cards, thousandths of cpu, whole numbers of everything else. Words are made
 of them in `phrases` and `sentences`.
 """

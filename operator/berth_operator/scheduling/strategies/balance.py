@@ -90,7 +90,7 @@ def _fullness(score_input: score_inputs.ScoreInput) -> node_table.Scores:
 
 def _without_cards(score_input: score_inputs.ScoreInput, *, empty: bool) -> node_table.Scores:
     """Prefer nodes with few free cards or pieces of cards, and the full or the empty ones among them."""
-    free = np.minimum(node_table.count(score_input.whole) + score_input.pieces_left, MANY)
+    free = np.minimum(node_table.count(score_input.unused) + score_input.pieces_left, MANY)
     cpu = np.clip((score_input.cpu_left - score_input.cpu) / np.maximum(score_input.cpu_total, 1), 0, 1)
     # One free card or piece more outweighs all of the cpu.
     score: node_table.Scores = score_inputs.BEST * (MANY - free + (cpu if empty else 1 - cpu)) / (MANY + 1)

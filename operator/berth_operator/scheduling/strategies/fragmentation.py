@@ -102,7 +102,7 @@ def _cards(
     """Return what comes after the loss, the slot of a simple share, and the space that is taken."""
     if score_input.cards_with_room is None or score_input.share is None:
         # Of cut cards those go first that are nearly given out.
-        rest = score_input.pieces_left if score_input.taken_pieces() else node_table.count(score_input.whole)
+        rest = score_input.pieces_left if score_input.taken_pieces() else node_table.count(score_input.unused)
         return rest, None, score_input.taken_core() * int(THOUSANDTHS_PER_PERCENT)
     # Cost and slot in one number: so the cheapest card of each node is one minimum over columns.
     slots = _numbered_slots(score_input.cards_with_room.shape[1])

@@ -64,9 +64,9 @@ class ScoreInput(NamedTuple):
         return self.table.total[self.rows]
 
     @property
-    def whole(self) -> node_table.Mask:
-        """Unused cards."""
-        return self.table.whole[self.rows]
+    def unused(self) -> node_table.Mask:
+        """Cards that are given out, and of which no pod holds anything."""
+        return self.table.unused[self.rows]
 
     @property
     def open(self) -> node_table.Mask:

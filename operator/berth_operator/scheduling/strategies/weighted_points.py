@@ -96,7 +96,7 @@ def _candidates(score_input: score_inputs.ScoreInput) -> node_table.Mask:
     need, trouble = score_input.need, score_input.table.trouble[score_input.rows]
     found = np.zeros(trouble.shape, dtype=np.bool_)
     if need.whole:
-        found |= score_input.usable & score_input.whole
+        found |= score_input.usable & score_input.unused
     if need.shares:
         found |= score_input.usable
     for asked, mode in ((need.replicas, Reason.SHARING_MODE), (need.instances, Reason.MIG_MODE)):

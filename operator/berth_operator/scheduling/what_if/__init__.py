@@ -1,4 +1,4 @@
-"""What would let a pod in: single changes, the cheapest first, or else two, found by trying them.
+"""What would make a pod fit: single changes, the cheapest first, or else two, found by trying them.
 
 `advice` combines what the constraints propose into sets. A change of the pod is tried on all nodes
 (`feasibility`), one of a node is tried on a copy of the node (`trials`). `victims` finds the pods

@@ -1,4 +1,4 @@
-"""The changes that let a pod in, the cheapest first: single ones where any helps, else two together.
+"""The changes that make a pod fit, the cheapest first: single ones where any helps, else two together.
 
 A change of the pod is tried on all nodes by the filters, or by device search on a few, and the advice says
 how many of them would take the pod then. A change of a node is tried on the nearest nodes, which are those
@@ -33,7 +33,7 @@ REPAIRABLE = (Reason.SILENT, Reason.SOURCE_FAILED, Reason.QUARANTINED, Reason.NO
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Advice:
-    """Changes that together let the pod in.
+    """Changes that together make the pod fit.
 
     `nodes` is how many nodes would take it then; there may be more where that is not `exact`.
     """
@@ -71,7 +71,7 @@ def cheapest_first(found: Iterable[Advice]) -> tuple[Advice, ...]:
 
 
 def single_changes(survey: NodeSurvey, shortfalls: Shortfalls) -> tuple[Advice, ...]:
-    """Return the single changes that let the pod in: each of the pod, and one of each type of a node."""
+    """Return the single changes that make the pod fit: each of the pod, and one of each type of a node."""
     return cheapest_first([*_node_changes(survey, shortfalls), *_pod_changes(survey, shortfalls)])
 
 
@@ -122,7 +122,7 @@ def _rows_to_try(survey: NodeSurvey) -> Iterable[int]:
 
 
 def cheapest_one_or_two(survey: NodeSurvey, rows: Iterable[int], shortfalls: Shortfalls) -> Advice | None:
-    """Return the cheapest one or two changes that help, on the first of these nodes where so few do.
+    """Return the cheapest one or two changes that help, on the first of these nodes where they do.
 
     One may suffice here, since `single_changes` tries each type of change on few nodes only.
     """
@@ -135,7 +135,7 @@ def cheapest_one_or_two(survey: NodeSurvey, rows: Iterable[int], shortfalls: Sho
 
 
 def _helpful_combinations(survey: NodeSurvey, row: int, shortfalls: Shortfalls, count: int) -> list[Advice]:
-    """Return all sets of this many changes that let the pod in on one node."""
+    """Return all sets of this many changes that make the pod fit on one node."""
     before, shortfall = trials.scenario_of(survey, row), shortfalls.get(row)
     query = Query(survey.inventory, np.array([row]), survey.query.signature)
     proposals = [
@@ -153,7 +153,7 @@ def _helpful_combinations(survey: NodeSurvey, row: int, shortfalls: Shortfalls, 
 def _try_on_node(
     survey: NodeSurvey, row: int, before: Scenario, proposals: Sequence[ProposedChange]
 ) -> Advice | None:
-    """Return the cheapest variants of some changes that together let the pod in on one node, if they do."""
+    """Return the cheapest variants of some changes that together make the pod fit on one node, if they do."""
 
     def helps(changes: Iterable[Change]) -> bool:
         return trials.fits(survey, _with_changes(before, changes))

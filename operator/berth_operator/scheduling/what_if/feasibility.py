@@ -2,9 +2,9 @@
 
 These are the two steps of placing a pod, without scores. The filters suffice for a request without devices,
 and for one container that asks for whole cards or for one share of a card (`need.filters_suffice`), if no
-grouping is required. Where devices are asked for, nodes are still searched until one takes the pod, so that
-every proposal is one that the allocator accepts. For the rest the number of searches is limited, and the
-answer says whether the limit was reached.
+grouping is required. Where devices are asked for, the allocator confirms one of these nodes all the same, so
+that every proposal is one that it accepts. Where the filters do not suffice, the number of searches is
+limited, and the answer says whether the limit was reached.
 """
 
 import dataclasses

@@ -1,8 +1,8 @@
 """Why each node refuses one pod, before `explain.diagnosis` looks at the devices of a few.
 
 For each row of the inventory a NodeSurvey has the number of the node's first reason, whether the node
-could never take the pod, even with no pods and no faults, and what part it lacks, as far as the filters show.
-That decides which few nodes are diagnosed.
+could never take the pod, even with no pods and no faults, and what fraction of the request it lacks, as
+far as the filters show. That decides which few nodes are diagnosed.
 """
 
 import dataclasses
@@ -81,7 +81,7 @@ class NodeSurvey:
 
     @property
     def query(self) -> Query:
-        """The signature of the pod to all nodes."""
+        """The query of the pod over all nodes."""
         return Query(self.inventory, self.inventory.all_rows, signatures.of(self.request, self.demand))
 
     @functools.cached_property

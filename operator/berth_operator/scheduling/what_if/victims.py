@@ -1,4 +1,4 @@
-"""The victims: pods of a node whose end would let the waiting pod in.
+"""The victims: pods of a node that would have to end for the waiting pod to fit.
 
 Nothing is preempted: this is advice, and priority plays no part in it. The pods are taken in the order of
 `trials.order_of_victims`, so a smaller set of other pods might do; `advice` leaves out those that need not
@@ -24,7 +24,7 @@ def freeing_devices_instead(
 ) -> changes.EndPods | changes.FreeDevices:
     """Return a change that frees only the devices the pod would get, if that is enough; else this one.
 
-    It is not proposed either if a pod that stays has a part of one of these devices.
+    Nor is it proposed if a pod that stays has a part of one of these devices.
     """
     before = trials.scenario_of(survey, row)
     after = change.apply(before)
