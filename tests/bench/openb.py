@@ -4,7 +4,7 @@ The openb trace of a production cluster, 1,213 nodes with 6,212 GPUs, is replaye
 the scheduler's own core: pods arrive in a shuffled order until they ask for 130 % of all
 GPUs, never leave, and one that does not fit is skipped. The figure is the part of all
 GPU that was given out in the end. What placement learns, it learns from the pods that
-arrived so far.
+arrived so far. Beside ours, Fragmentation Gradient Descent (`fgd`) is replayed by the same rules.
 """
 
 import argparse
@@ -19,8 +19,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
+from unittest import mock
 
-from bench import results
+from bench import fgd, results
 from berth_crds.vocabulary import Strategy
 from berth_operator.engine import garbage_collection
 from berth_operator.scheduling import cycle, decisions, queued_pods, workload
@@ -31,9 +32,13 @@ from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.search import Search
+from berth_operator.scheduling.strategies import registry as strategies
 
 PLACES: Final = (results.ROOT / "build" / "openb", results.ROOT.parent / "shared" / "data" / "openb")
 TRACES: Final = ("default", "cpu100", "gpushare40", "gpuspec20", "multigpu20")
+CPU_HEAVY: Final = "cpu250"  # The default trace, with its pods without GPU two and a half times as many.
+OURS: Final = tuple(map(str, Strategy))
+RIVALS: Final = ("default", CPU_HEAVY)  # On these the rival is replayed as well, which takes longer.
 ARRIVALS: Final = 1.3  # of all GPU
 WHOLE: Final = 1000  # thousandths of a GPU
 CARD_BYTES: Final = 16 << 30  # The trace does not say.
@@ -92,6 +97,15 @@ def task(row: dict[str, str]) -> Task:
     return Task(pod_info, gpus * share)
 
 
+def trace_of(name: str) -> list[Task]:
+    """Read a trace by its name, or a CSV file by its path."""
+    if name != CPU_HEAVY:
+        return read(Path(name) if name.endswith(".csv") else find(f"openb_pod_list_{name}.csv"))
+    tasks = trace_of("default")
+    without = [one for one in tasks if not one.asked]
+    return [*tasks, *without, *without[::2]]
+
+
 def arrivals(tasks: Sequence[Task], seed: int, capacity: int) -> list[Task]:
     """Shuffle the pods; cut them at 130 % of the capacity, or draw more until there."""
     chance, order, total = random.Random(seed), list(tasks), 0
@@ -122,8 +136,16 @@ def cluster(path: Path) -> tuple[Inventory, int]:
     return inventory, capacity
 
 
-def replay(nodes: Path, tasks: Sequence[Task], seed: int, strategy: Strategy) -> tuple[float, float]:
+def replay(nodes: Path, tasks: Sequence[Task], seed: int, strategy: str) -> tuple[float, float]:
     """Run one workload; return the percentage given out and the seconds it took."""
+    if strategy != fgd.NAME:
+        return _replay(nodes, tasks, seed, Strategy(strategy))
+    rival = fgd.Fgd([one.pod_info for one in tasks], seed)
+    with mock.patch.dict(strategies.STRATEGIES, {Strategy.SPREAD: rival}):
+        return _replay(nodes, tasks, seed, Strategy.SPREAD)
+
+
+def _replay(nodes: Path, tasks: Sequence[Task], seed: int, strategy: Strategy) -> tuple[float, float]:
     inventory, capacity = cluster(nodes)
     pods = [
         (dataclasses.replace(one.pod_info, uid=f"{one.pod_info.uid}-{at}"), one.asked)
@@ -144,16 +166,15 @@ def replay(nodes: Path, tasks: Sequence[Task], seed: int, strategy: Strategy) ->
     return 100 * given / capacity, time.perf_counter() - started
 
 
-def bench(trace: str, seeds: Sequence[int], strategies: Sequence[Strategy]) -> list[dict[str, object]]:
+def bench(trace: str, seeds: Sequence[int], names: Sequence[str]) -> list[dict[str, object]]:
     """Run one trace with all strategies and seeds, telling as it goes."""
-    path = Path(trace) if trace.endswith(".csv") else find(f"openb_pod_list_{trace}.csv")
-    nodes, tasks = find("openb_node_list_gpu_node.csv"), read(path)
+    nodes, tasks = find("openb_node_list_gpu_node.csv"), trace_of(trace)
     print(f"\n{trace}: {len(tasks)} pods; published: {PUBLISHED.get(trace, 'nothing')}", flush=True)
-    rows = []
-    for strategy in strategies:
+    rows: list[dict[str, object]] = []
+    for strategy in names or (OURS if trace not in RIVALS else (*OURS, fgd.NAME)):
         found = [replay(nodes, tasks, seed, strategy) for seed in seeds]
         for seed, (percent, seconds) in zip(seeds, found, strict=True):
-            row = {"trace": trace, "strategy": str(strategy), "seed": seed}
+            row = {"trace": trace, "strategy": strategy, "seed": seed}
             rows.append(row | {"allocated_percent": round(percent, 4), "seconds": round(seconds, 3)})
         print(f"  {strategy:<14} {_summary(found)}", flush=True)
     return rows
@@ -179,16 +200,18 @@ def main() -> None:
     """Run and write the results."""
     parser = argparse.ArgumentParser(prog="make bench-openb", description=__doc__)
     parser.add_argument(
-        "--trace", help="one of the five, or a CSV file of the same columns; default: all five"
+        "--trace",
+        help=f"one of the five, {CPU_HEAVY} (many pods without GPU), or a CSV file; default: these six",
     )
     parser.add_argument("--seeds", type=seeds_of, default=seeds_of("0-9"), help="such as 0-9 or 0,1")
-    parser.add_argument("--strategy", type=Strategy, choices=list(Strategy), help="default: all")
+    parser.add_argument(
+        "--strategy", choices=(*OURS, fgd.NAME), help=f"default: all, and {fgd.NAME} on {', '.join(RIVALS)}"
+    )
     chosen = parser.parse_args()
-    strategies = [chosen.strategy] if chosen.strategy else list(Strategy)
     rows = [
         row
-        for trace in ([chosen.trace] if chosen.trace else TRACES)
-        for row in bench(trace, chosen.seeds, strategies)
+        for trace in ([chosen.trace] if chosen.trace else (*TRACES, CPU_HEAVY))
+        for row in bench(trace, chosen.seeds, [chosen.strategy] if chosen.strategy else [])
     ]
     results.write("openb.json", rows)
 

@@ -1,5 +1,7 @@
 """What the workload teaches: prices that can be paid, space that is never worth less for being more."""
 
+from typing import Final
+
 import hypothesis
 import numpy as np
 import pytest
@@ -139,6 +141,40 @@ def test_thirsty_pods_are_learned() -> None:
 
     assert modest.cpu == pytest.approx(1, rel=0.2)
     assert thirsty.cpu == pytest.approx(90, rel=0.2)
+
+
+ELSEWHERE: Final = ("", 0, 3000, 64 * builders.GIB)  # A node without cards.
+
+
+@pytest.mark.parametrize(
+    ("samples", "nodes", "scarce"),
+    [
+        pytest.param([crowd(100, cpu=80)], [], False, id="cpu for twice as many"),
+        pytest.param([crowd(100, 200, cpu=200 * 2200)], [], True, id="more cpu than there is"),
+        pytest.param([crowd(100, 100, cpu=100 * 2200)], [], False, id="few pods"),
+        pytest.param(
+            [crowd(100, 200, cpu=0), workload.Sample(200 * 2200, 0)], [], True, id="cpu that goes elsewhere"
+        ),
+        pytest.param(
+            [crowd(100, 200, cpu=0), workload.Sample(200 * 2200, 0)],
+            [ELSEWHERE] * 100,
+            False,
+            id="cpu of other nodes",
+        ),
+        pytest.param(
+            [crowd(100, 200, cpu=0), workload.Sample(0, 400 * 32 * builders.GIB)], [], True, id="memory"
+        ),
+    ],
+)
+def test_cpu_is_scarce_where_it_runs_out_before_the_cards(
+    samples: list[workload.Sample], nodes: list[demand_model.Kind], *, scarce: bool
+) -> None:
+    """Four cards have 8 cpu: so many pods of one card may ask two, all others included."""
+    cards = ("t4", 400, 8000, 64 * builders.GIB)
+
+    found = demand_model.learn(known(*samples), demand_model.supply([cards, *nodes]))
+
+    assert found.scarce is scarce
 
 
 def test_model_that_few_may_use_is_in_surplus() -> None:

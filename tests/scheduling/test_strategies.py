@@ -120,6 +120,18 @@ def taught(inventory: Inventory, **sample: Any) -> Inventory:
     return inventory
 
 
+def thirsty(*, elsewhere: int) -> Inventory:
+    """Return two nodes of a card, which needs 8 cpu; they have 12 and 24, and so much goes to other pods."""
+    nodes = [one_card("n1"), one_card("n2")]
+    inventory = builders.inventory(*(thing for node in nodes for thing in node))
+    for name, cpu in (("n1", 12_000), ("n2", 24_000)):
+        inventory.put_node(builders.node(name, cpu=cpu))
+    inventory.workload.see("many", workload.Sample(200 * 8000, 0, ((100, 200),)))
+    inventory.workload.see("elsewhere", workload.Sample(elsewhere, 0))
+    inventory.refresh_supply()
+    return inventory
+
+
 def one_card(at: str, **fields: Any) -> list[Any]:
     """Return a node of one card."""
     return [builders.node(at), builders.device(at, [builders.card(0, at=at, **fields)])]
@@ -304,6 +316,18 @@ CASES: Final[dict[str, tuple[Inventory, queued_pods.PodInfo, Policy, tuple[str, 
         whole(),
         Policy(FRAGMENTATION),
         ("n2", [0]),
+    ),
+    "a pod without cards goes to the node that has just enough cpu": (
+        thirsty(elsewhere=0),
+        on_cpu(1000),
+        Policy(FRAGMENTATION),
+        ("n1", []),
+    ),
+    "where cpu runs out before the cards, to the node that has plenty": (
+        thirsty(elsewhere=3_000_000),
+        on_cpu(1000),
+        Policy(FRAGMENTATION),
+        ("n2", []),
     ),
 }
 

@@ -62,9 +62,14 @@ def test_sample(asks: tuple[int | requests.Ask, ...], sizes: tuple[tuple[int, in
         pytest.param(builders.request(requests.OtherDevices("rdma", 1)), id="other devices"),
     ],
 )
-def test_pod_without_plain_cards_teaches_nothing(request_: requests.DeviceRequest) -> None:
-    """Who asks for no card and no share of one says nothing of what rests of them are worth."""
-    assert workload.sample(request_, builders.demand(500)) is None
+def test_pod_without_plain_cards_teaches_what_goes_elsewhere(request_: requests.DeviceRequest) -> None:
+    """Who asks for no card and no share of one says nothing of them, but takes cpu that cards need."""
+    sample = workload.sample(request_, builders.demand(500))
+
+    assert sample == workload.Sample(500, 0)
+    known = of({"a": sample, "b": workload.Sample(100, 0, ((50, 1),))})
+    assert (known.cpu, known.cpu_elsewhere, known.count) == (100, 500, 1)
+    assert workload.sample(request_, builders.demand(0)) is None
 
 
 def test_models_are_known_by_what_spellings_have_in_common() -> None:

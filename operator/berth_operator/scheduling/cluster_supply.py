@@ -21,6 +21,7 @@ from berth_operator.scheduling.nodes import facts
 T = TypeVar("T")
 
 REFRESH_SECONDS: Final = 1.0
+NO_MODEL: Final = ""  # Of a node without cards.
 
 
 class Scale(NamedTuple):
@@ -44,14 +45,17 @@ class NodeSupply:
 
 
 def node_supply(info: node_info.NodeInfo) -> NodeSupply | None:
-    """Return what a node adds; nothing where no pod can have its cards."""
-    if info.node is None or info.cordoned or info.device is None or not info.open:
+    """Return what a node adds; nothing where it has cards and no pod can have them."""
+    if info.node is None or info.cordoned:
         return None
+    given = dict(info.node.allocatable)
+    cpu, memory = given.get(facts.CPU, 0), given.get(facts.MEMORY, 0)
+    if info.device is None:
+        return NodeSupply((NO_MODEL, 0, cpu, memory), 0)
     well = [card for card in info.device.cards if card.trouble is None]
-    if not well:
+    if not well or not info.open:
         return None
-    given, model = dict(info.node.allocatable), catalog.model_key(well[0].model)
-    kind = model, len(well) * workload.GRID, given.get(facts.CPU, 0), given.get(facts.MEMORY, 0)
+    kind = catalog.model_key(well[0].model), len(well) * workload.GRID, cpu, memory
     return NodeSupply(kind, sum(card.memory for card in well))
 
 
@@ -97,7 +101,7 @@ class ClusterSupply:
     def seen(self) -> tuple[demand_model.Supply, Scale]:
         """Return the published sums, and the most cards and bytes of a node; as of this version."""
         if self._seen is None:
-            largest = Scale(max(self._cards, default=1), max(1, max(self._memory, default=1)))
+            largest = Scale(max(1, max(self._cards, default=1)), max(1, max(self._memory, default=1)))
             self._seen = demand_model.supply_of(self._kinds), largest
         return self._seen
 

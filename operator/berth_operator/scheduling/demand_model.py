@@ -2,7 +2,7 @@
 
 A DemandModel is a pure function of the pods now known, of what the nodes have, and of the
 constants below. Its inputs are rounded first, so it changes rarely, and it is worked out
-from scratch for each new rounded input. It has three parts.
+from scratch for each new rounded input. It has four parts.
 
 `cpu` and `memory` say what is asked of a node with each percent of a card. A node can
 use no more of its free cards than its free cpu and memory support.
@@ -15,6 +15,9 @@ card costs more than 1. The quadratic term, small, only makes them unique.
 
 `surplus` says for each model what part of it the requests that may use it would fill;
 cards that no pod would ask for anyway cost less.
+
+`scarce` says that cpu or memory would run out before the cards do, if pods go on to come as they are
+known: as much goes to pods without cards, beyond what nodes without cards have for them.
 """
 
 import collections
@@ -42,6 +45,8 @@ MODEL_PARTS: Final = 64  # Proportions of demand by allowed models are rounded t
 SURPLUS_STEP: Final = 5  # Percent.
 # Mixtures of twenty sizes take up to forty. Any pod changes the model, so the work is bounded.
 MOST_STEPS: Final = 48
+ENOUGH_FOR_SCARCITY: Final = 200  # Requests: a few pods say little of what goes elsewhere.
+SCARCE: Final = 1.05  # So many times as much is asked as there is; up to 1.03 it costs to count on it.
 TINY: Final = 1e-9
 ALIKE: Final = 1e-5  # Parts that change by less are what they will be; they are rounded to percents.
 NOWHERE: Final = ("\n",)  # Models of which there are none: no name has a line of its own.
@@ -62,12 +67,13 @@ BY_SIZE: Final = tuple(int(value) for value in np.rint(_SPACES * UNIT / GRID))
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DemandModel:
-    """What placement knows: node resources for each percent of a card, worth of space, models in surplus."""
+    """What placement knows: cpu and memory for each percent of a card, what is worth how much, or scarce."""
 
     cpu: float = 1.0
     memory: float = 1.0
     space: tuple[int, ...] = BY_SIZE
     surplus: tuple[tuple[str, int], ...] = ()
+    scarce: bool = False
 
     def __hash__(self) -> int:
         """Return the hash of a part: models are looked up far more often than they differ."""
@@ -76,11 +82,16 @@ class DemandModel:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Supply:
-    """What all nodes with cards have: cpu, memory and cards together, and how many there are of each kind."""
+    """What all nodes with cards have: cpu, memory and cards together, and how many there are of each kind.
+
+    `cpu_elsewhere` and `memory_elsewhere` are what the nodes without cards have.
+    """
 
     cpu: int = 0
     memory: int = 0
     percent: int = 0
+    cpu_elsewhere: int = 0
+    memory_elsewhere: int = 0
     classes: Classes = ()
     models: frozenset[str] = frozenset()
 
@@ -90,18 +101,22 @@ class Supply:
 
 
 def supply(nodes: Iterable[Kind]) -> Supply:
-    """Sum up the nodes that have cards, each given as its kind."""
+    """Sum up the nodes, each given as its kind."""
     return supply_of(collections.Counter(nodes))
 
 
 def supply_of(kinds: Mapping[Kind, int]) -> Supply:
-    """Sum up the nodes that have cards, given as how many there are of each kind."""
+    """Sum up the nodes, given as how many there are of each kind; those without cards have no percent."""
+    classes = {kind: count for kind, count in kinds.items() if kind[1]}
+    elsewhere = {kind: count for kind, count in kinds.items() if not kind[1]}
     return Supply(
-        cpu=sum(kind[2] * count for kind, count in kinds.items()),
-        memory=sum(kind[3] * count for kind, count in kinds.items()),
-        percent=sum(kind[1] * count for kind, count in kinds.items()),
-        classes=tuple(sorted(kinds.items())),
-        models=frozenset(kind[0] for kind in kinds),
+        cpu=sum(kind[2] * count for kind, count in classes.items()),
+        memory=sum(kind[3] * count for kind, count in classes.items()),
+        percent=sum(kind[1] * count for kind, count in classes.items()),
+        cpu_elsewhere=sum(kind[2] * count for kind, count in elsewhere.items()),
+        memory_elsewhere=sum(kind[3] * count for kind, count in elsewhere.items()),
+        classes=tuple(sorted(classes.items())),
+        models=frozenset(kind[0] for kind in classes),
     )
 
 
@@ -117,6 +132,19 @@ def learn(known: workload.Workload, nodes: Supply) -> DemandModel:
         _proportions(known, count, parts),
         _by_models(known, count, min(MODEL_PARTS, parts), nodes),
         nodes,
+        scarce=_scarce(known, nodes),
+    )
+
+
+def _scarce(known: workload.Workload, nodes: Supply) -> bool:
+    """Whether cpu or memory would run out before the cards, if more pods came of the kinds that are known."""
+    if known.count < ENOUGH_FOR_SCARCITY:
+        return False
+    cpu = known.cpu + max(0, known.cpu_elsewhere - nodes.cpu_elsewhere)
+    memory = known.memory + max(0, known.memory_elsewhere - nodes.memory_elsewhere)
+    return any(
+        asked * nodes.percent > SCARCE * had * known.percent
+        for asked, had in ((cpu, nodes.cpu), (memory, nodes.memory))
     )
 
 
@@ -151,13 +179,20 @@ def _existing(models: workload.Models, there: frozenset[str]) -> workload.Models
 
 @functools.lru_cache(maxsize=256)
 def _model(
-    cpu: float, memory: float, sizes: bytes, models: tuple[tuple[workload.Models, int], ...], nodes: Supply
+    cpu: float,
+    memory: float,
+    sizes: bytes,
+    models: tuple[tuple[workload.Models, int], ...],
+    nodes: Supply,
+    *,
+    scarce: bool,
 ) -> DemandModel:
     return DemandModel(
         cpu=cpu,
         memory=memory,
         space=worth_of_space(sizes) if sizes else BY_SIZE,
         surplus=in_surplus(cpu, memory, models, nodes.classes) if models and nodes.classes else (),
+        scarce=scarce,
     )
 
 

@@ -32,7 +32,7 @@ class Sample:
 
     cpu: int
     memory: int
-    sizes: tuple[tuple[int, int], ...]  # Percent of a card, and how many.
+    sizes: tuple[tuple[int, int], ...] = ()  # Percent of a card, and how many; none: it asks for no card.
     models: Models = ()  # Keys of the models that will do; none: any.
 
     @property
@@ -42,12 +42,18 @@ class Sample:
 
 
 def sample(request: requests.DeviceRequest, demand: facts.NodeDemand) -> Sample | None:
-    """See what a pod teaches; a pod without cards teaches nothing of them."""
-    if not (sizes := tuple(_sizes(request.need))):
-        return None
+    """See what a pod teaches; one without cards teaches how much cpu and memory go elsewhere."""
     amounts = dict(demand.amounts)
-    models = _keys(request.conditions.models)
-    return Sample(amounts.get(facts.CPU, 0), amounts.get(facts.MEMORY, 0), sizes, models)
+    cpu, memory = amounts.get(facts.CPU, 0), amounts.get(facts.MEMORY, 0)
+    if sizes := tuple(_sizes(request.need)):
+        return Sample(cpu, memory, sizes, _keys(request.conditions.models))
+    return _without_cards(cpu, memory) if cpu or memory else None
+
+
+@functools.lru_cache(maxsize=1024)
+def _without_cards(cpu: int, memory: int) -> Sample:
+    """Return one sample for all pods that ask alike: there may be very many."""
+    return Sample(cpu, memory)
 
 
 @functools.lru_cache(maxsize=256)
@@ -69,7 +75,8 @@ class Workload:
     def __init__(self) -> None:
         self.version = 0
         self.sizes: npt.NDArray[np.int64] = np.zeros(GRID + 1, dtype=np.int64)
-        self.count = self.cpu = self.memory = self.percent = 0  # `count` of all sizes.
+        self.count = self.cpu = self.memory = self.percent = 0  # Of pods with cards; `count` of all sizes.
+        self.cpu_elsewhere = self.memory_elsewhere = 0  # Of pods without cards.
         self.by_models: dict[Models, int] = {}
         self._known: dict[str, Sample] = {}
         self._other_names: dict[str, str] = {}
@@ -111,6 +118,10 @@ class Workload:
 
     def _add(self, one: Sample, sign: int) -> None:
         self.version += 1
+        if not one.sizes:
+            self.cpu_elsewhere += sign * one.cpu
+            self.memory_elsewhere += sign * one.memory
+            return
         for size, count in one.sizes:
             self.sizes[size] += sign * count
             self.count += sign * count

@@ -236,7 +236,9 @@ def read_bound_request(pod: raw.Pod) -> BoundRequest:
     if pod_limits.many_devices(pod.spec):
         return BoundRequest(held_devices.any_devices(pod.spec), amounts, None, ports, far, weighted)
     whole = device_requests.amounts_request(pod)
-    teaches = workload.sample(whole, facts.NodeDemand(amounts)) if whole else None
+    ours = pod.spec.scheduler_name == names.SCHEDULER_NAME
+    asks = whole or (requests.NO_DEVICES if ours else None)
+    teaches = workload.sample(asks, facts.NodeDemand(amounts)) if asks is not None else None
     return BoundRequest(held_devices.expected_devices(pod, whole), amounts, teaches, ports, far, weighted)
 
 

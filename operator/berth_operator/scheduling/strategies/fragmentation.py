@@ -1,14 +1,14 @@
 """The default strategy: put a pod where the least usable card space is lost.
 
 The usable space of a node is the free space on its cards, but no more than its free cpu and memory
-support, as the workload shows (`demand_model`). A placement costs what the usable space falls by. Among
-nodes that lose equally, a share goes to the card whose remaining space is then
-worth most; among equal ones, to the fullest card (whole cards, replicas and instances: to
-the node with the fewest left); then, where the pod asks for other devices as well, to the node where these
-are fullest (`other_devices`); then to the node that has the least cpu and memory to spare beyond its cards.
-These are compared strictly in this order, never added up: mixing them was tried, and is
-worse. One number holds them all: a whole one of 50 bits, so that it is exact and no
-node's score depends on another's.
+support, as the workload shows (`demand_model`), and less where these run out before the cards. A
+placement costs what the usable space falls by. Among nodes that lose equally, a share goes to the card
+whose remaining space is then worth most; among equal ones, to the fullest card (whole cards, replicas and
+instances: to the node with the fewest left); then, where the pod asks for other devices as well, to the
+node where these are fullest (`other_devices`); then to the node that has the least cpu and memory to spare
+beyond its cards. These are compared strictly in this order, never added up: mixing them was tried, and is
+worse. One number holds them all: a whole one of 50 bits, so that it is exact and no node's score depends
+on another's.
 """
 
 import functools
@@ -31,7 +31,7 @@ OTHERS: Final = 8
 UNFIT: Final = 1 << 40
 # Constants for numpy, which needs half as long again for a number of Python.
 THOUSANDTHS_PER_PERCENT: Final = np.array(10)  # Losses are in thousandths of a card, spaces in percent.
-NOTHING: Final = np.array(0.0)
+NOTHING, ONE = np.array(0.0), np.array(1.0)
 LOSS_STEP, CARD_STEP = (np.array(float(1 << bits)) for bits in (CARD + FULL + SPARE, SPARE))
 MOST_LOSS, MOST_SPARE = (np.array(float((1 << bits) - 1)) for bits in (LOSS, SPARE))
 MOST_OF_CARD: Final = np.array((1 << CARD + FULL) - 1)
@@ -47,7 +47,8 @@ def fragmentation(score_input: score_inputs.ScoreInput) -> score_inputs.Ranking:
     before = node_table.total(space) * THOUSANDTHS_PER_PERCENT
     after = before - taken
     feeds, feeds_after = _fed(score_input)
-    loss = np.minimum(before, feeds) - np.minimum(after, feeds_after)
+    usable = _usable_if_scarce if score_input.model.scarce else np.minimum
+    loss = usable(before, feeds) - usable(after, feeds_after)
     if score_input.model.surplus:
         loss *= score_input.scarcity
     key = np.minimum(np.rint(loss), MOST_LOSS) * LOSS_STEP
@@ -62,6 +63,18 @@ def fragmentation(score_input: score_inputs.ScoreInput) -> score_inputs.Ranking:
         fed = np.minimum(np.rint(feeds_after * 16), float((1 << bits) - 1))
         key += _after_others(score_input, fed, bits) + score_input.served * float(1 << bits)
     return score_inputs.Ranking(BEST - key * POINTS, slot)
+
+
+def _usable_if_scarce(space: node_table.Scores, fed: node_table.Scores) -> node_table.Scores:
+    """Return how much card space is usable where cpu or memory run out before the cards.
+
+    The scarcer of both bounds it, and it is less the nearer the other one is: pods ask for more cpu or less
+    than on average. So a placement costs less where it takes what the node has plenty of, and what is left
+    on the nodes goes together.
+    """
+    together = np.sqrt(np.square(space, dtype=np.float64) + np.square(fed))
+    usable: node_table.Scores = space * fed / np.maximum(together, ONE)
+    return usable
 
 
 def _after_others(
