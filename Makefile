@@ -59,7 +59,7 @@ e2e-install: $(READY) ## a version on a real node: installed, upgraded and remov
 	$(call want,runc --version,runc)
 	$(call want,buildah --version,buildah)
 	$(call want,mmdebstrap --version,mmdebstrap)
-	@BERTH_FULL=1 BERTH_KUBERNETES=$(KUBERNETES) $(BIN)/python -m pytest -q tests/release $(ARGS)
+	@BERTH_FULL=1 BERTH_SECONDS_AWAY=300 BERTH_KUBERNETES=$(KUBERNETES) $(BIN)/python -m pytest -q tests/release $(ARGS)
 
 chaos: $(READY) ## break operators for N rounds on a real API server; SEED=... SCENARIO=... play one again
 	@$(BIN)/python -m e2e.chaos $(if $(N),--rounds $(N)) $(if $(SEED),--seed $(SEED)) \

@@ -173,7 +173,6 @@ def test_images_are_small(name: str, megabytes: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.thorough
 @pytest.mark.skipif(not thorough.FULL, reason="`make e2e-install` builds the images twice")
 def test_two_builds_give_the_same_layers(tmp_path: Path) -> None:
     """Though nothing is left of the first; so a node fetches only what has changed."""
