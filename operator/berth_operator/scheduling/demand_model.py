@@ -67,7 +67,7 @@ BY_SIZE: Final = tuple(int(value) for value in np.rint(_SPACES * UNIT / GRID))
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DemandModel:
-    """What placement knows: cpu and memory for each percent of a card, what is worth how much, or scarce."""
+    """What placement expects of the next pods; the module says what each part means."""
 
     cpu: float = 1.0
     memory: float = 1.0

@@ -120,8 +120,8 @@ def feasible(query: Query) -> node_table.Mask:
     table, rows, need, matching = query.table, query.rows, query.need, query.matching
     mask = table.has_node[rows]  # Not written to: each of these gives a new mask.
     if need.whole:
-        whole = table.unused[rows] if matching is None else table.unused[rows] & matching
-        mask = mask & (node_table.count(whole) - table.withheld[rows] >= need.whole)
+        unused = table.unused[rows] if matching is None else table.unused[rows] & matching
+        mask = mask & (node_table.count(unused) - table.withheld[rows] >= need.whole)
     for ask in need.largest_shares:
         room = query.cards_with_room if need.filters_suffice else query.room_for(ask, matching)
         assert room is not None, "a share is asked for"  # noqa: S101

@@ -150,6 +150,6 @@ def cards_that_fit(
     withheld = table.withheld[rows]
     if np.count_nonzero(withheld):
         # Where every unused card is withheld, a share may only come from a card that is partly used already.
-        whole = table.unused[rows]
-        fit = fit & (~whole | (node_table.count(whole) > withheld)[:, None])
+        unused = table.unused[rows]
+        fit = fit & (~unused | (node_table.count(unused) > withheld)[:, None])
     return fit

@@ -68,9 +68,9 @@ def fragmentation(score_input: score_inputs.ScoreInput) -> score_inputs.Ranking:
 def _usable_if_scarce(space: node_table.Scores, fed: node_table.Scores) -> node_table.Scores:
     """Return how much card space is usable where cpu or memory run out before the cards.
 
-    The scarcer of both bounds it, and it is less the nearer the other one is: pods ask for more cpu or less
-    than on average. So a placement costs less where it takes what the node has plenty of, and what is left
-    on the nodes goes together.
+    It is at most the smaller of the two, and falls further below that the closer they are to each other,
+    because pods ask for more cpu or less than the average. So a placement costs least where it takes what
+    the node has plenty of.
     """
     together = np.sqrt(np.square(space, dtype=np.float64) + np.square(fed))
     usable: node_table.Scores = space * fed / np.maximum(together, ONE)
