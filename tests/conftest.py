@@ -6,10 +6,13 @@ that `-m "not cluster"` is the fast set and nobody has to remember.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 
 import hypothesis
 import pytest
+import uvloop
 
 from testbed import cluster as clusters
 from testbed import lending
@@ -20,6 +23,8 @@ hypothesis.settings.load_profile("berth")
 
 # Fixtures that lend a cluster, this run's or one of their own.
 CLUSTERS = {"cluster", "base", "own_cluster", "parity_cluster"}
+# Each program is tested with its own loop, and the client that both use with the agent's.
+WITH_ASYNCIO_LOOP = {"agent", "client"}
 # They mostly wait for containers: others compute meanwhile, and nobody waits for them at the end.
 LONGEST = ("release/test_upgrade.py", "release/test_install.py")
 
@@ -33,6 +38,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if hypothesis.is_hypothesis_test(getattr(item, "obj", None)):
             item.add_marker(pytest.mark.property)
     items.sort(key=lambda item: not any(map(item.path.match, LONGEST)))
+
+
+def pytest_asyncio_loop_factories(
+    item: pytest.Item,
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Choose the loop in which a test runs."""
+    part = item.path.relative_to(Path(__file__).parent).parts[0]
+    return (
+        {"asyncio": asyncio.new_event_loop}
+        if part in WITH_ASYNCIO_LOOP
+        else {"uvloop": uvloop.new_event_loop}
+    )
 
 
 @pytest.fixture(scope="session")

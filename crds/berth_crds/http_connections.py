@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 import functools
 from collections.abc import Callable
+from typing import cast
 
 from berth_crds import request_limiter
 
@@ -35,8 +36,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin."""
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101  a TCP connection is one
-        self.transport = transport
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass.
         self.http.connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -55,7 +55,7 @@ class Connection(asyncio.Protocol):
             self.transport.pause_reading()
 
     def _pass_on(self, data: bytes) -> bool:
-        if self._ended or self.transport is None:
+        if self._ended or self.transport is None or self.transport.is_closing():
             return False
         self.transport.resume_reading()
         self.admitted = True

@@ -1,9 +1,10 @@
 """The program `berth-operator`: settings, logging, and one line when something is wrong."""
 
-import asyncio
 import logging
 import sys
 from typing import Final
+
+import uvloop
 
 from berth_crds import device_packages, flags, logs, nesting, text
 from berth_crds.client import errors
@@ -23,7 +24,7 @@ def main() -> int:
         _start_log(settings)
         for sentence in device_packages.load(settings.device_packages):
             log.error("%s", sentence)
-        asyncio.run(app.main(settings))
+        uvloop.run(app.main(settings))
     except (flags.UsageError, errors.Unusable) as refusal:
         logs.report_exit(PROGRAM, refusal)
         return flags.EXIT_UNUSABLE

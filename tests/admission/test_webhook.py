@@ -1,6 +1,7 @@
 """The webhook over a real connection: what it shows, what it takes, and what it refuses."""
 
 import asyncio
+import contextlib
 import datetime as dt
 import io
 import json
@@ -85,8 +86,9 @@ async def test_a_body_beyond_any_pod_is_not_read(served: Served) -> None:
     """Whoever reaches the port could fill the memory with it."""
     served.hook.use(OLD)
 
-    with pytest.raises(aiohttp.ClientError):
-        await served.post(OLD.certificate, body=b" " * (webhook.LIMITS.request_bytes + (1 << 20)))
+    body = b" " * (webhook.LIMITS.request_bytes + (1 << 20))
+    with contextlib.suppress(aiohttp.ClientError):  # It may be cut off before it is answered.
+        assert (await served.post(OLD.certificate, body=body))[0] == 413
 
     assert (await served.post(OLD.certificate))[0] == 200
 

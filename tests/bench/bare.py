@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import aiohttp
+import uvloop
 
 from berth_agent import simulated
 from berth_crds import allocation, names
@@ -92,7 +93,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, required=True)
     parser.add_argument("--shape", required=True)
     parser.add_argument("--term", default="", help="the leader's term, which the fence compares")
-    asyncio.run(post_all(parser.parse_args()))
+    uvloop.run(post_all(parser.parse_args()))
 
 
 if __name__ == "__main__":

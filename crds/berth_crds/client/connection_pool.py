@@ -16,7 +16,7 @@ import ssl
 import time
 import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Final, cast
 
 import aiohappyeyeballs
 import aiohttp
@@ -50,6 +50,8 @@ class PooledConnection(asyncio.Protocol):
         """Send a request; the answer comes in its own time, or a TimeoutError after so many seconds."""
         assert self._transport is not None, "connected"  # noqa: S101
         loop = asyncio.get_running_loop()
+        if self._transport.is_closing():
+            raise ConnectionResetError("the connection was closed meanwhile")
         self._waiter = loop.create_future()
         self._timer = loop.call_later(timeout, self._fail, TimeoutError())
         self._answer = parser.Parser()
@@ -71,8 +73,7 @@ class PooledConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport."""
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass.
 
     def data_received(self, data: bytes) -> None:
         """Read bytes, and hand the answer over once it is whole."""

@@ -13,7 +13,7 @@ import re
 import signal
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -65,13 +65,13 @@ async def _from_kubeconfig(
             )
         trust = _trust(found) if server.startswith("https://") else None
     except Exception as error:  # the library and its plug-ins raise anything
-        raise errors.Unusable(f"{origin}: login failed: {_line(error)}.") from error
+        raise errors.Unusable(f"{origin}: login failed: {_line(error, plugin=_plugin(user))}.") from error
     if user.get("exec") and not (found.api_key or found.cert_file):
         raise errors.Unusable(f"{origin}: login failed: the plug-in gave neither a token nor a certificate.")
     return connection.Connection(
         server=server,
         trust=trust,
-        authorization=Login(loader, found),
+        authorization=Login(loader, found, plugin=_plugin(user)),
         origin=f"{origin}, context {chosen}",
         namespace=str(entry.get("namespace") or "default"),
         server_name=connection.text_of(cluster, "tls-server-name"),
@@ -82,7 +82,10 @@ async def _from_kubeconfig(
 class Login:
     """The Authorization header of a kubeconfig's user, renewed where a plug-in made it."""
 
-    def __init__(self, loader: Any, found: Any, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, loader: Any, found: Any, *, plugin: str = "", clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._plugin = plugin
         self._loader = loader
         self._found = found
         self._clock = clock
@@ -102,7 +105,7 @@ class Login:
             async with _plugin_timeout():
                 await self._loader.load_and_set(self._found)
         except Exception as error:  # the plug-in raises anything
-            message = f"the login cannot be renewed: {_line(error)}"
+            message = f"the login cannot be renewed: {_line(error, plugin=self._plugin)}"
             raise errors.Unreachable(message, ambiguous=False) from error
 
 
@@ -137,9 +140,17 @@ def _trust(found: Any) -> ssl.SSLContext:
     return trust
 
 
-def _line(error: BaseException) -> str:
+def _plugin(user: Mapping[str, Any]) -> str:
+    """Return the program that logs a user in, if there is one."""
+    plugin = user.get("exec")
+    return str(plugin.get("command", "")) if isinstance(plugin, Mapping) else ""
+
+
+def _line(error: BaseException, *, plugin: str) -> str:
     if isinstance(error, TimeoutError):
         return f"no answer within {PLUGIN_SECONDS:g} s"
+    if isinstance(error, FileNotFoundError) and plugin and error.filename in {None, plugin}:
+        return f"there is no program {text.quoted(plugin)}"
     # The library quotes whole entries of the file in its messages, keys and tokens included.
     message = text.line(ENTRY.sub("{...}", " ".join(str(error).split())), most=LONGEST_ERROR)
     return message.rstrip(".") or type(error).__name__
