@@ -53,7 +53,7 @@ class Fgd:
 
     def __call__(self, score_input: score_inputs.ScoreInput) -> score_inputs.Ranking:
         """Rank nodes, and name the card of each for a pod that asks for a part of one."""
-        free = np.where(score_input.open, score_input.space, 0)
+        free = np.where(score_input.in_service, score_input.space, 0)
         before = self._use(self._able(score_input, taken=False), *self._on_cards(free))
         able = self._able(score_input, taken=True)
         if score_input.share is None or score_input.cards_with_room is None:

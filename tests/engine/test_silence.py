@@ -57,7 +57,7 @@ class Fleet:
 
     def open(self) -> set[str]:
         """Return the nodes that get new pods."""
-        return {info.name for info in self.ledger.inventory.each() if info.open}
+        return {info.name for info in self.ledger.inventory.each() if info.in_service}
 
     def silent(self) -> set[str]:
         """Return the nodes whose agents are reported as silent."""

@@ -186,7 +186,7 @@ def test_a_quarantined_node_gets_no_pod_with_cards() -> None:
 
     info = ledger.inventory.node("n1")
 
-    assert info is not None and not info.open and info.agent_is_live
+    assert info is not None and not info.in_service and info.agent_is_live
     assert info.view().quarantine == "OutOfcpu"
     ledger.node_quarantined("n1", "")
-    assert info.open
+    assert info.in_service

@@ -150,7 +150,7 @@ def view(cluster: random_clusters.ClusterState, node: str) -> device_view.View:
         usage(holds),
         functions=frozenset(share.function for hold in holds for share in hold.shares if share.function),
         withheld=sum(hold.withheld for hold in holds) + nameless(cluster, node),
-        open=device is not None and not device.failed and node in cluster.reporting,
+        in_service=device is not None and not device.failed and node in cluster.reporting,
     )
 
 

@@ -23,7 +23,7 @@ def matching(inventory: Inventory, models: set[str]) -> list[int]:
     """List the slots of n1 whose cards are of one of these models."""
     asked = requests.Conditions(models=frozenset(models))
     found = matching_cards(inventory, inventory.all_rows, asked)
-    table = inventory.table.open if found is None else found
+    table = inventory.table.in_service if found is None else found
     return list(np.flatnonzero(table[inventory.index["n1"]]))
 
 

@@ -93,7 +93,7 @@ def free_cards(inventory: Inventory, at: str = "n1") -> int:
 def open_cards(inventory: Inventory, at: str = "n1") -> list[str]:
     """Return the free cards of a node that accept new pods; none while the node is closed."""
     info = inventory.node(at)
-    if info is None or info.device is None or not info.open or info.withheld >= holds.ALL_CARDS:
+    if info is None or info.device is None or not info.in_service or info.withheld >= holds.ALL_CARDS:
         return []
     return [one.uuid for one in info.device.cards if one.trouble is None and one.uuid not in info.used]
 

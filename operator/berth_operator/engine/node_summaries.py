@@ -57,7 +57,7 @@ def summary(info: node_info.NodeInfo, owners: uuid_ownership.UuidOwnership) -> N
     view = info.view()
     cards = view.device.cards
     record = owners.record(info.name)
-    unused = sum(view.open and card.trouble is None and view.unused(card) for card in cards)
+    unused = sum(view.in_service and card.trouble is None and view.unused(card) for card in cards)
     return NodeSummary(
         node=info.name,
         free=0 if info.cordoned else max(0, unused - view.withheld),

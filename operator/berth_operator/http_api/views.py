@@ -110,7 +110,7 @@ def node(ledger: Ledger, info: node_info.NodeInfo) -> Fields:
         "node": info.name,
         "known": info.node is not None,
         "published": published,
-        "open": info.open,
+        "open": info.in_service,
         "silent": info.agent_not_ready,
         "failed": view.device.failed or None,
         "withheld": info.withheld,

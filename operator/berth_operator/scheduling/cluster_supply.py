@@ -53,7 +53,7 @@ def node_supply(info: node_info.NodeInfo) -> NodeSupply | None:
     if info.device is None:
         return NodeSupply((NO_MODEL, 0, cpu, memory), 0)
     well = [card for card in info.device.cards if card.trouble is None]
-    if not well or not info.open:
+    if not well or not info.in_service:
         return None
     kind = catalog.model_key(well[0].model), len(well) * workload.GRID, cpu, memory
     return NodeSupply(kind, sum(card.memory for card in well))

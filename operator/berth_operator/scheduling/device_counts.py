@@ -25,7 +25,7 @@ from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.node_info import NodeInfo
 
 # What of each card is computed again; its size and model are written once.
-OF_CARDS: Final = ("core", "excess", "memory", "ratio", "space", "open", "unused", "trouble")
+OF_CARDS: Final = ("core", "excess", "memory", "ratio", "space", "in_service", "unused", "trouble")
 
 
 def use_columns(
@@ -66,7 +66,7 @@ def refresh(table: node_table.NodeTable, info: NodeInfo, hold: Hold) -> None:
     if hold.withheld or not info.plain:
         recount(table, info)
         return
-    if info.open and info.device is not None:
+    if info.in_service and info.device is not None:
         for share in hold.shares:
             if (slot := info.slots.get(share.uuid)) is not None:
                 _write_slot(table, info, slot, info.device.cards[slot])
@@ -96,8 +96,8 @@ def recount(table: node_table.NodeTable, info: NodeInfo) -> None:
     table.pieces_memory[at] = 0
     for slot, card in enumerate(cards):
         table.trouble[at, slot] = _trouble(card)
-        if view.open and divisible(card):
-            table.open[at, slot] = True
+        if view.in_service and divisible(card):
+            table.in_service[at, slot] = True
             _write_slot(table, info, slot, card)
     if not info.plain:
         _recount_rest(table, info, view)
@@ -178,15 +178,15 @@ def _recount_rest(table: node_table.NodeTable, info: NodeInfo, view: device_view
     others: dict[str, _Counts] = collections.defaultdict(_Counts)
     for card in view.device.cards:
         if card.replicas > 1:
-            left = verdicts.free_replicas(view, card) if view.open and card.trouble is None else 0
+            left = verdicts.free_replicas(view, card) if view.in_service and card.trouble is None else 0
             replicas.add(card, card.replicas, left)
             table.pieces_memory[info.row] += card.memory * left // card.replicas
         for one in card.instances:
-            unused = view.open and view.usage(one.uuid) == device_view.UNUSED
+            unused = view.in_service and view.usage(one.uuid) == device_view.UNUSED
             instances[one.profile].add(card, 1, unused)
             table.pieces_memory[info.row] += one.memory if unused and card.trouble is None else 0
     for other in view.device.others:
-        free = view.free_core(other) if view.open else 0
+        free = view.free_core(other) if view.in_service else 0
         others[other.type].add(other, 1, free > 0, free=free)
     _write(table, node_table.REPLICA_TABLES, info.row, replicas)
     _write_all(table, node_table.INSTANCE_TABLES, info, table.profiles, instances)

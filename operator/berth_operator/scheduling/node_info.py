@@ -47,8 +47,8 @@ class NodeInfo:
         return self.device is not None and not self.device.failed and not self.agent_not_ready
 
     @property
-    def open(self) -> bool:
-        """Whether its devices may be given out at all."""
+    def in_service(self) -> bool:
+        """Whether its devices may be given out."""
         return self.agent_is_live and not self.quarantine
 
     @property
@@ -91,7 +91,7 @@ class NodeInfo:
             used=self.used,
             functions=frozenset(self.functions),
             withheld=self.withheld,
-            open=live and not self.quarantine,
+            in_service=live and not self.quarantine,
             quarantine=self.quarantine if live else "",
             exclusive_replicas=self.exclusive_replicas,
             honors_partitions=self.honors_partitions,

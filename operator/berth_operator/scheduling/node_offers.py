@@ -32,7 +32,7 @@ class Offer:
 
     left: Left
     whole: int = 0
-    shares: tuple[tuple[int, int, int], ...] = ()  # Of each open card: core, percent of memory, memory.
+    shares: tuple[tuple[int, int, int], ...] = ()  # Of each card in service: core, percent of memory, memory.
     replicas: int = 0
     instances: Left = dataclasses.field(default_factory=dict)
     others: Left = dataclasses.field(default_factory=dict)
@@ -57,7 +57,7 @@ def offer(inventory: Inventory, name: str, core_limit: int = requests.WHOLE) -> 
     if info is None or info.node is None:
         return None
     at = info.row
-    slots = [slot for slot, open_ in enumerate(table.open[at].tolist()) if open_]
+    slots = [slot for slot, in_service in enumerate(table.in_service[at].tolist()) if in_service]
     core = table.core_up_to(core_limit, slice(at, at + 1))[0].tolist()
     ratio, memory = table.ratio[at].tolist(), table.memory[at].tolist()
     return Offer(
@@ -104,7 +104,7 @@ def _no_help(before: Left, pod_info: queued_pods.PodInfo) -> bool:
 
 
 def _fitting(there: Offer, ask: requests.Gpus) -> int:
-    """Count the open cards that have room for a share."""
+    """Count the cards in service that have room for a share."""
     memory = 0 if ask.ratio else ask.memory
     return sum(
         core >= ask.core and ratio >= ask.ratio and most >= memory for core, ratio, most in there.shares

@@ -40,7 +40,17 @@ INSTANCE_TABLES: Final = tuple(f"instances{one}" for one in PIECE_COUNTS)
 OTHER_COUNTS: Final = tuple(f"others{one}" for one in PIECE_COUNTS)
 OTHER_TABLES: Final = (*OTHER_COUNTS, "others_free")  # And how many percent are left of all that are well.
 RESOURCE_TABLES: Final = ("allocatable", "left")
-CARD_TABLES: Final = ("core", "excess", "memory", "ratio", "space", "total", "open", "unused", "trouble")
+CARD_TABLES: Final = (
+    "core",
+    "excess",
+    "memory",
+    "ratio",
+    "space",
+    "total",
+    "in_service",
+    "unused",
+    "trouble",
+)
 # What was measured of each card: percents, and its free memory in bytes; ABSENT where nothing counts.
 LOAD_TABLES: Final = ("utilization", "encoder", "decoder", "power", "measured_free")
 
@@ -225,14 +235,14 @@ class NodeTable:
         self.has_node: Mask = np.zeros(ROWS, dtype=np.bool_)  # Whether the row has a Node object.
         self.allocatable: Numbers = _matrix(len(self.resources), fill=ABSENT)
         self.left: Numbers = _matrix(len(self.resources), fill=ABSENT)
-        # Of each card: what is left of it for pods that may share it; nothing of one that is not open.
+        # Of each card: what is left of it for pods that may share it; nothing of one out of service.
         # And of its core so much more than all of it is promised, as `excess`.
         self.core, self.excess = _matrix(SLOTS), _matrix(SLOTS)
         self.memory: Numbers = _matrix(SLOTS)
         self.ratio: Numbers = _matrix(SLOTS)  # The largest share of its memory that it would still give.
         self.space: Numbers = _matrix(SLOTS)  # The scarcer of core and memory, in percent.
         self.total: Numbers = _matrix(SLOTS)
-        self.open: Mask = _mask(SLOTS)
+        self.in_service: Mask = _mask(SLOTS)
         self.unused: Mask = _mask(SLOTS)
         self.model: Numbers = _matrix(SLOTS, fill=ABSENT)
         self.trouble: Numbers = _matrix(SLOTS)
@@ -291,7 +301,7 @@ class NodeTable:
         """Return likewise; of cards that are given out in pieces what was measured, else all they have."""
         measured = self.measured_free[rows]
         in_pieces = np.where(measured == ABSENT, self.total[rows], measured)
-        return np.where(self.open[rows], self.free_memory(rows), in_pieces)
+        return np.where(self.in_service[rows], self.free_memory(rows), in_pieces)
 
     def core_up_to(self, limit: int, rows: Rows) -> Numbers:
         """Return what is left of each card's core for a pod that is content with so much promised in all."""
@@ -299,7 +309,7 @@ class NodeTable:
         if limit == FULL_CORE:
             return core
         more: Numbers = np.maximum(core + (limit - FULL_CORE) - self.excess[rows], 0)
-        return np.where(self.open[rows] & (self.memory[rows] > 0), more, core)
+        return np.where(self.in_service[rows] & (self.memory[rows] > 0), more, core)
 
     def row_count(self, rows: Rows) -> int:
         """Return how many rows these are."""

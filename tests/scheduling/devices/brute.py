@@ -191,7 +191,7 @@ def amount(ask: requests.Ask, thing: Thing) -> tuple[int, int]:
 def allowed(view: device_view.View, request: requests.DeviceRequest, way: Way) -> bool:
     """Return whether a way breaks no rule."""
     return (
-        view.open
+        view.in_service
         and all(phase_fits(view, phase, way) for phase in phases(request))
         and leaves_withheld(view, way)
         and in_scope(view, request, way)

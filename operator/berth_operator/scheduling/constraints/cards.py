@@ -129,7 +129,7 @@ def feasible(query: Query) -> node_table.Mask:
             np.logical_or.reduce(room, axis=1) if ask.count == 1 else node_table.count(room) >= ask.count
         )
     if len(need.shares) > 1:
-        mask = mask & room_together(query, table.open[rows] if matching is None else matching)
+        mask = mask & room_together(query, table.in_service[rows] if matching is None else matching)
     return mask
 
 
@@ -162,7 +162,7 @@ def resolvable(query: Query) -> Iterator[Rejection]:
             yield Rejection(few & (room >= ask.count), Reason.WITHHELD)
         yield Rejection(few, Reason.FULL)
     if len(need.shares) > 1:
-        yield Rejection(~room_together(query, cards & table.open[rows]), Reason.FULL)
+        yield Rejection(~room_together(query, cards & table.in_service[rows]), Reason.FULL)
 
 
 def gaps(query: Query) -> Iterator[node_table.Scores]:
@@ -201,7 +201,7 @@ DROPPED: Final = (
 def relaxations(failed: FailedPlacement) -> Iterator[ProposedChange]:
     """Yield proposals to drop a condition, or to ask for fewer cards, smaller shares, or replicas."""
     yield from changes.dropped(failed.request.conditions, requests.ANY_CARD, "conditions", DROPPED)
-    most = int(node_table.count(failed.query.table.open[failed.query.rows]).max(initial=0))
+    most = int(node_table.count(failed.query.table.in_service[failed.query.rows]).max(initial=0))
     for position, ask in device_asks.each(failed.request):
         if isinstance(ask, requests.Gpus):
             yield from device_asks.fewer(failed.request, position, most)

@@ -43,7 +43,7 @@ def resolvable(query: Query) -> Iterator[Rejection]:
     for ask in need.largest_shares:
         yield Rejection(node_table.count(query.room_for(ask, enough)) < ask.count, Reason.FREE_MEMORY)
     if len(need.shares) > 1:
-        yield Rejection(~cards.room_together(query, enough & table.open[rows]), Reason.FREE_MEMORY)
+        yield Rejection(~cards.room_together(query, enough & table.in_service[rows]), Reason.FREE_MEMORY)
 
 
 def _least_of_best(query: Query) -> node_table.Numbers:

@@ -50,7 +50,7 @@ class Query:
 
     @property
     def matching(self) -> node_table.Mask | None:
-        """The open cards that meet the conditions; None where the pod has none: any will do."""
+        """The cards in service that meet the conditions; None where the pod has none: any will do."""
         if self._matching is NOT_COMPUTED:
             wanted = self.signature.conditions if self.need.cards else requests.ANY_CARD
             matching = matching_cards(self.inventory, self.rows, wanted)
@@ -98,11 +98,11 @@ def matching_cards(
     *,
     among: node_table.Mask | None = None,
 ) -> node_table.Mask | None:
-    """Return which of the open cards (or `among` others) meet the conditions; None if any will do."""
+    """Return which of the cards in service (or `among` others) meet the conditions; None if any will do."""
     if asked == requests.ANY_CARD:
         return None
     table = inventory.table
-    matching: node_table.Mask = table.open[rows] if among is None else among
+    matching: node_table.Mask = table.in_service[rows] if among is None else among
     kinds = asked.of_models
     if kinds != requests.ANY_MODEL:
         good = _good_models(table.models.listed, kinds)
@@ -138,7 +138,7 @@ def cards_that_fit(
     core_limit: int,
 ) -> node_table.Mask:
     """Return which cards have room for a share now."""
-    fit = table.open[rows]
+    fit = table.in_service[rows]
     if ask.core:
         fit = fit & (table.core_up_to(core_limit, rows) >= ask.core)
     if ask.ratio:

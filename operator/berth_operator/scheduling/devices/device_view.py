@@ -36,7 +36,7 @@ class View(NamedTuple):
 
     `functions` are the bus ids of virtual functions in use. `withheld` counts cards that
     pods have that are not known by name: so many of the free ones must not be given.
-    `open` is false where no card of the node may be given out at all, and `exclusive_replicas` is true
+    `in_service` is false where no card of the node may be given out at all, and `exclusive_replicas` is true
     where a time-sliced or MPS card is given to one pod at a time. `quarantine` says why the node gets no pod
     although its agent is ready. `honors_partitions` is true where whole cards are given in partitions only.
     `loads_by_uuid` say how loaded cards are: the more, the better they are left alone; without any they are
@@ -49,7 +49,7 @@ class View(NamedTuple):
     used: Mapping[str, Usage] = NOTHING
     functions: frozenset[str] = frozenset()
     withheld: int = 0
-    open: bool = True
+    in_service: bool = True
     quarantine: str = ""
     exclusive_replicas: bool = False
     honors_partitions: bool = False

@@ -27,7 +27,7 @@ def class_of(view: device_view.View, request: requests.DeviceRequest) -> Hashabl
         for one in (*device.cards, *device.others)
     )
     topology = weakref.ref(device.topology)
-    node = view.open, view.withheld, view.honors_partitions, device.failed, topology, devices
+    node = view.in_service, view.withheld, view.honors_partitions, device.failed, topology, devices
     measured = _measured(view, request)
     return (*node, tuple(measured.get(one.uuid) for one in device.cards)) if measured else node
 

@@ -46,7 +46,7 @@ def find(
     view: device_view.View, request: requests.DeviceRequest, effort: Effort, *, first_slot: int | None = None
 ) -> tuple[decisions.Grant, ...] | None:
     """Find devices for all containers of a pod, or None; `effort` tells whether a None was cut short."""
-    if not view.open and request.need.any_device:
+    if not view.in_service and request.need.any_device:
         return None
     if (ask := simple.ask_of(request)) is not None:
         return simple.find(view, request, ask, effort=effort, first_slot=first_slot)

@@ -63,7 +63,7 @@ def explain(
     effort: Effort | None = None,
 ) -> Shortfall:
     """Return why a request finds no place on a node; `undecided` where the search for one was cut short."""
-    if not view.open:
+    if not view.in_service:
         if view.quarantine:
             return Shortfall(Reason.QUARANTINED, detail=view.quarantine)
         failed = view.device.failed

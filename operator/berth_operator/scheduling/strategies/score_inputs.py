@@ -27,7 +27,7 @@ class ScoreInput(NamedTuple):
     need: requests.Need
     matching: (
         node_table.Mask | None
-    )  # [node, slot]: open cards that meet the conditions; None: all open ones.
+    )  # [node, slot]: cards in service that meet the conditions; None: all of them.
     cards_with_room: node_table.Mask | None  # [node, slot]: cards that could take the simple share.
     cpu: int  # What the pod asks of the node, as `node_memory` is.
     node_memory: int
@@ -69,14 +69,14 @@ class ScoreInput(NamedTuple):
         return self.table.unused[self.rows]
 
     @property
-    def open(self) -> node_table.Mask:
+    def in_service(self) -> node_table.Mask:
         """Cards that are given out at all."""
-        return self.table.open[self.rows]
+        return self.table.in_service[self.rows]
 
     @property
     def usable(self) -> node_table.Mask:
         """Cards that are given out, and that the pod may use by their model and whatever else it says."""
-        return self.open if self.matching is None else self.matching
+        return self.in_service if self.matching is None else self.matching
 
     def total_of_usable(self, numbers: node_table.Numbers) -> node_table.Numbers:
         """Return the sum of these numbers over the usable cards of each node."""
@@ -127,7 +127,7 @@ class ScoreInput(NamedTuple):
     @property
     def served(self) -> node_table.Mask:
         """Nodes with anything that pods without cards had better leave to others."""
-        served: node_table.Mask = self.open.any(axis=1) | (self.pieces > 0)
+        served: node_table.Mask = self.in_service.any(axis=1) | (self.pieces > 0)
         return served
 
     def _left(self, name: str) -> node_table.Numbers:

@@ -51,7 +51,7 @@ def _hardware(score_input: score_inputs.ScoreInput) -> node_table.Scores:
 def of_cards(table: node_table.NodeTable, rows: node_table.Rows, weights: Weights) -> node_table.Scores:
     """Return the points of the load of each card, each times its weight: [node, slot]."""
     # What is promised of a card that is given out in pieces is not known here.
-    left = np.where(table.open[rows], table.core[rows] / requests.WHOLE, 1.0)
+    left = np.where(table.in_service[rows], table.core[rows] / requests.WHOLE, 1.0)
     points = np.zeros(left.shape)
     if weights.utilization:
         points += weights.utilization * np.minimum(_idle(table.utilization[rows], left), left)
