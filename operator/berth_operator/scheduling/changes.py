@@ -130,7 +130,7 @@ def with_other_pods(scenario: Scenario, change: Callable[[nodes.OtherPods], node
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class EndPods(Change):
+class RemovePods(Change):
     """These pods of a node end."""
 
     precedence: ClassVar = Precedence.END_PODS
@@ -169,7 +169,7 @@ def ending_pods(node: str, holds: Sequence[Hold]) -> Iterator[ProposedChange]:
     """Propose to end pods of a node, the first alone, then one more each; nothing without pods."""
     if holds:
         counts = range(1, len(holds) + 1)
-        yield ProposedChange([EndPods(node=node, holds=tuple(holds[:count])) for count in counts])
+        yield ProposedChange([RemovePods(node=node, holds=tuple(holds[:count])) for count in counts])
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +183,7 @@ class FreeDevices(Change):
     @property
     def change_type(self) -> Hashable:
         """The same as to end the pods, in whose place it is proposed."""
-        return EndPods
+        return RemovePods
 
     @property
     def titles(self) -> tuple[str, ...]:

@@ -127,7 +127,7 @@ def schedule(
     _ = search.inventory.demand_model()
     unschedulable: UnschedulableSignatures = {}
     deadlines = limits.deadlines
-    budget = DeviceSearchBudget(deadlines)
+    budget = RoundBudget(deadlines)
     for pod_info, in_order, reserved_nodes in _pods_to_try(backlog, now, limits.pods_in_order, deadlines):
         if limits.is_suspended(pod_info.namespace):
             backlog.suspend(pod_info.namespace)
@@ -172,7 +172,7 @@ def _pods_to_try(
             yield PodToTry(pod_info)
 
 
-class DeviceSearchBudget:
+class RoundBudget:
     """The effort that a round may spend on device searches."""
 
     def __init__(self, deadlines: RoundDeadlines | None) -> None:

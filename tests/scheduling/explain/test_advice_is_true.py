@@ -11,9 +11,9 @@ from berth_operator.scheduling import (
 )
 from berth_operator.scheduling.changes import (
     DropCondition,
-    EndPods,
     FreeDevices,
     Precedence,
+    RemovePods,
     Scenario,
 )
 from berth_operator.scheduling.constraints import asks
@@ -141,7 +141,7 @@ def test_no_pod_is_ended_without_need(inventory: Inventory, pod: queued_pods.Pod
     """Of the pods that would have to end, none can be left out."""
     for advice in clusters.asked(inventory, pod).advice:
         (change, *others) = advice.changes
-        if isinstance(change, EndPods | FreeDevices) and not others:
+        if isinstance(change, RemovePods | FreeDevices) and not others:
             for needed in change.holds:
                 made = clusters.alone(inventory, change.node)
                 for hold in change.holds:

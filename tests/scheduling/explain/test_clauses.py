@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from berth_operator.scheduling import explain
-from berth_operator.scheduling.changes import Change, DeviceRef, EndPods, FreeDevices
+from berth_operator.scheduling.changes import Change, DeviceRef, FreeDevices, RemovePods
 from berth_operator.scheduling.constraints import arrangement, asks, cards
 from berth_operator.scheduling.constraints.agent_state import RepairAgent
 from berth_operator.scheduling.constraints.cards import MakeRoom
@@ -74,7 +74,7 @@ OF_NODES: dict[str, tuple[Change, str]] = {
         "5 devices of n3 (minors 0, 1, 2, 3 and 4) were freed",
     ),
     "pods that hold no card by name": (
-        EndPods(node="n3", holds=(builders.hold("b"), builders.hold("a"))),
+        RemovePods(node="n3", holds=(builders.hold("b"), builders.hold("a"))),
         "ml/a and ml/b on n3 terminated",
     ),
     "cpu": (

@@ -19,7 +19,7 @@ from berth_operator.scheduling.devices.search_effort import Effort
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.search import Search
-from berth_operator.scheduling.what_if import work_budget
+from berth_operator.scheduling.what_if import explanation_budget
 from scheduling.explain import clusters, scenes
 from support import builders
 
@@ -158,7 +158,7 @@ def test_looking_at_all_nodes_has_an_end() -> None:
     """Where every card is wanted, hard pods are looked at for some time and not for ever."""
     search = Search(crowd(40))
 
-    with mock.patch.object(work_budget, "STEPS_FOR_ALL_NODES", LITTLE):
+    with mock.patch.object(explanation_budget, "STEPS_FOR_ALL_NODES", LITTLE):
         told = explain.explain(search, puzzling(), policy=Policy(), all_nodes=True)
 
     assert 0 < undecided(told) < NODES

@@ -5,7 +5,7 @@ from typing import Final
 from berth_operator.scheduling import explain
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import requests
-from berth_operator.scheduling.what_if import work_budget
+from berth_operator.scheduling.what_if import explanation_budget
 from scheduling.explain import scenes
 from support import builders
 
@@ -97,7 +97,7 @@ def test_large_cluster_is_looked_at_in_part() -> None:
     told = scenes.told(inventory, scenes.cards(2))
 
     looked = [finding.node for finding in told.nodes if finding.diagnosed]
-    assert looked == [*names[: work_budget.NODES_DIAGNOSED], "n099"]
+    assert looked == [*names[: explanation_budget.NODES_DIAGNOSED], "n099"]
     assert "and 91 more nodes, not analyzed: 91 not enough free\n" in explain.table(told)
 
 

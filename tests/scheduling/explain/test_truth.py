@@ -23,7 +23,7 @@ from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import affinity, taints
 from berth_operator.scheduling.nodes import facts as nodes
 from berth_operator.scheduling.search import Search
-from berth_operator.scheduling.what_if import node_survey, work_budget
+from berth_operator.scheduling.what_if import explanation_budget, node_survey
 from scheduling.explain import clusters
 
 
@@ -124,7 +124,9 @@ def test_never_means_not_even_if_empty(inventory: Inventory, pod: queued_pods.Po
 @hypothesis.given(inventory=clusters.pictures(), pod=clusters.pod_infos())
 def test_what_never_fits_is_not_full(inventory: Inventory, pod: queued_pods.PodInfo) -> None:
     """Whoever reads that a node is full waits for it: so sums that tell never do not say full."""
-    survey = node_survey.survey(Search(inventory), pod, clusters.RULES, work_budget.WorkBudget(Effort()))
+    survey = node_survey.survey(
+        Search(inventory), pod, clusters.RULES, explanation_budget.ExplanationBudget(Effort())
+    )
 
     for at in survey.refusing:
         assert not (survey.never_fits[at] and survey.reason(at)[0] in cards.USED), survey.reason(at)

@@ -100,7 +100,7 @@ def remedies(scenario: changes.Scenario, _: object) -> Iterator[changes.Proposed
     """Propose to end the pods that hold memory of the node's cards."""
     holders = tuple(hold for hold in scenario.holds if any(share.memory for share in hold.shares))
     if scenario.request.grouping.memory_together and holders:
-        yield changes.ProposedChange([changes.EndPods(node=scenario.node.name, holds=holders)])
+        yield changes.ProposedChange([changes.RemovePods(node=scenario.node.name, holds=holders)])
 
 
 def _too_little(nodes: int, pod: queued_pods.PodInfo, _detail: str) -> str:

@@ -61,7 +61,7 @@ def remedies(scenario: changes.Scenario, _: object) -> Iterator[changes.Proposed
     asked = scenario.demand.disks
     holders = tuple(hold for hold in scenario.holds if exclusive_use.conflict(asked, hold.disks))
     if holders:
-        yield changes.ProposedChange([changes.EndPods(node=scenario.node.name, holds=holders)])
+        yield changes.ProposedChange([changes.RemovePods(node=scenario.node.name, holds=holders)])
 
 
 def _in_use(nodes: int, _pod: queued_pods.PodInfo, detail: str) -> str:

@@ -75,7 +75,7 @@ def remedies(scenario: changes.Scenario, _: object) -> Iterator[changes.Proposed
     asked = scenario.demand.host_ports
     holders = tuple(hold for hold in scenario.holds if exclusive_use.conflict(asked, hold.host_ports))
     if holders:
-        yield changes.ProposedChange([changes.EndPods(node=scenario.node.name, holds=holders)])
+        yield changes.ProposedChange([changes.RemovePods(node=scenario.node.name, holds=holders)])
 
 
 def _in_use(nodes: int, _pod: queued_pods.PodInfo, detail: str) -> str:

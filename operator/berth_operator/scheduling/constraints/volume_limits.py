@@ -41,7 +41,7 @@ def remedies(scenario: changes.Scenario, _: object) -> Iterator[changes.Proposed
     """Propose to end pods of the node that have claims."""
     holders = tuple(hold for hold in scenario.holds if hold.claims)
     if scenario.demand.claims and holders:
-        yield changes.ProposedChange([changes.EndPods(node=scenario.node.name, holds=holders)])
+        yield changes.ProposedChange([changes.RemovePods(node=scenario.node.name, holds=holders)])
 
 
 CONSTRAINT = Constraint(

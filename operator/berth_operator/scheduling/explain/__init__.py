@@ -20,7 +20,7 @@ from berth_operator.scheduling.devices.search_effort import Effort
 from berth_operator.scheduling.explain import diagnosis, findings, nearest_nodes, sentences, tables
 from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.search import Search
-from berth_operator.scheduling.what_if import advice, node_survey, work_budget
+from berth_operator.scheduling.what_if import advice, explanation_budget, node_survey
 
 Explanation = findings.Explanation
 Finding = findings.Finding
@@ -37,7 +37,7 @@ table = tables.table
 
 def effort_outside_rounds(*, all_nodes: bool, expired: Callable[[], bool] | None = None) -> Effort:
     """Return the effort for an explanation that delays no round of decisions."""
-    return Effort(work_budget.STEPS_FOR_ALL_NODES if all_nodes else search_effort.MOST_STEPS, expired)
+    return Effort(explanation_budget.STEPS_FOR_ALL_NODES if all_nodes else search_effort.MOST_STEPS, expired)
 
 
 def explain(
@@ -55,7 +55,7 @@ def explain(
     1. Survey all nodes.  2. Diagnose some of them, or with `all_nodes` all.  3. Name the nearest.
     4. Try what would help: one change, else two.
     """
-    budget = work_budget.WorkBudget(
+    budget = explanation_budget.ExplanationBudget(
         effort_outside_rounds(all_nodes=all_nodes) if effort is None else effort, unlimited_nodes=all_nodes
     )
     asking = existing_terms.with_terms_of_existing_pods(

@@ -15,13 +15,13 @@ from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.deficits import CARDS, REPLICAS, Deficit, Unit
 from berth_operator.scheduling.devices import allocator, requests
 from berth_operator.scheduling.explain.findings import Finding
-from berth_operator.scheduling.what_if import node_survey, trials, work_budget
+from berth_operator.scheduling.what_if import explanation_budget, node_survey, trials
 
 
 def findings_of(survey: node_survey.NodeSurvey) -> tuple[Finding, ...]:
     """Return for each refusing node, by name, why it refuses."""
     found = dict(zip(survey.refusing, _from_survey(survey), strict=True))
-    with survey.budget.fraction(work_budget.DIAGNOSIS_FRACTION) as budget:
+    with survey.budget.fraction(explanation_budget.DIAGNOSIS_FRACTION) as budget:
         # The nearest come first: where the budget does not suffice for all, some examples are not diagnosed.
         for row in survey.refusing if budget.unlimited_nodes else dict.fromkeys(worth_diagnosing(survey)):
             if not budget.exhausted:
@@ -41,18 +41,18 @@ def _from_survey(survey: node_survey.NodeSurvey) -> Iterator[Finding]:
 
 def worth_diagnosing(survey: node_survey.NodeSurvey) -> Iterator[int]:
     """Yield the nodes to diagnose: the nearest, and an example of each of the most frequent reasons."""
-    yield from survey.nearest()[: work_budget.NODES_DIAGNOSED]
+    yield from survey.nearest()[: explanation_budget.NODES_DIAGNOSED]
     codes, first = np.unique(survey.reason_index[survey.refusing], return_index=True)
     examples = {
         survey.node_reasons[code]: survey.refusing[at]
         for code, at in zip(codes.tolist(), first.tolist(), strict=True)
     }
     counts = [one for one in survey.counts if one.reason is not Reason.UNDECIDED]
-    yield from (examples[one.reason, one.detail] for one in counts[: work_budget.NODES_DIAGNOSED])
+    yield from (examples[one.reason, one.detail] for one in counts[: explanation_budget.NODES_DIAGNOSED])
 
 
 def _diagnosed(
-    survey: node_survey.NodeSurvey, row: int, seen: Finding, budget: work_budget.WorkBudget
+    survey: node_survey.NodeSurvey, row: int, seen: Finding, budget: explanation_budget.ExplanationBudget
 ) -> Finding:
     """Return the finding on a node with what is missing and what is wrong with each device."""
     if seen.reason is Reason.INSUFFICIENT_RESOURCE:

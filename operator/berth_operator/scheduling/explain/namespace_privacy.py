@@ -8,7 +8,7 @@ simulator's tables, names them all.
 import itertools
 from collections.abc import Iterable
 
-from berth_operator.scheduling.changes import Change, EndPods, FreeDevices
+from berth_operator.scheduling.changes import Change, FreeDevices, RemovePods
 from berth_operator.scheduling.constraints import device_state
 from berth_operator.scheduling.what_if.advice import Advice
 
@@ -16,7 +16,7 @@ from berth_operator.scheduling.what_if.advice import Advice
 def clause(change: Change, namespace: str | None) -> str:
     """Return what would have to happen, without the names of pods of other namespaces if there is one."""
     match change:
-        case EndPods() if namespace is not None:
+        case RemovePods() if namespace is not None:
             return change.clause_of(pods(change.titles, namespace))
         case device_state.RepairDevices():
             return change.clause_for(namespace)
@@ -27,7 +27,7 @@ def clause(change: Change, namespace: str | None) -> str:
 def namespaces(advice: Iterable[Advice], holders: Iterable[str]) -> set[str]:
     """Return the namespaces of all pods that these would name."""
     changes = [one for each in advice for one in each.changes]
-    ended = (one.titles for one in changes if isinstance(one, EndPods | FreeDevices))
+    ended = (one.titles for one in changes if isinstance(one, RemovePods | FreeDevices))
     left = (one.titles for one in changes if isinstance(one, device_state.RepairDevices))
     titles = itertools.chain(holders, *ended, *left)
     return {title.partition("/")[0] for title in titles}

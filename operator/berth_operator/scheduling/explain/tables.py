@@ -10,7 +10,7 @@ from typing import Final
 
 from berth_crds import text
 from berth_operator.scheduling import wording
-from berth_operator.scheduling.changes import Change, EndPods, FreeDevices
+from berth_operator.scheduling.changes import Change, FreeDevices, RemovePods
 from berth_operator.scheduling.constraints import cards, registry
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.deficits import Unit
@@ -114,6 +114,6 @@ def _holders(change: Change) -> str:
     match change:
         case cards.MakeRoom(holders=holders) | FreeDevices(titles=holders):
             return f" (held by {wording.listed(holders, most=PODS_NAMED)})"
-        case EndPods(titles=holders):
+        case RemovePods(titles=holders):
             return f" ({wording.listed(holders, most=PODS_NAMED)})"
     return ""

@@ -3,7 +3,7 @@
 `advice` combines what the constraints propose into sets. A change of the pod is tried on all nodes
 (`feasibility`), one of a node is tried on a copy of the node (`trials`). `victims` finds the pods
 whose end would make room. `node_survey` has the answers of all nodes to the pod, and which of them need
-the least change (the nearest); `work_budget` bounds the work of all this together.
+the least change (the nearest); `explanation_budget` bounds the work of all this together.
 
 To propose something new, add a `Change` to the file of the constraint that it lifts, and yield it there: from
 the relaxations if the pod changes, from the remedies if a node does.

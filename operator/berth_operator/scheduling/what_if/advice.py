@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from berth_operator.scheduling.changes import Change, EndPods, ProposedChange, Scenario
+from berth_operator.scheduling.changes import Change, ProposedChange, RemovePods, Scenario
 from berth_operator.scheduling.constraints import registry
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import allocator
-from berth_operator.scheduling.what_if import trials, victims, work_budget
+from berth_operator.scheduling.what_if import explanation_budget, trials, victims
 from berth_operator.scheduling.what_if.node_survey import NodeSurvey
 
 Shortfalls = Mapping[int, allocator.Shortfall]  # What a search on some nodes showed, by row.
@@ -104,7 +104,7 @@ def _node_changes(survey: NodeSurvey, shortfalls: Shortfalls) -> Iterator[Advice
         prerequisites = [proposal for proposal in proposals if proposal.is_prerequisite]
         for proposal in prerequisites or proposals:
             change_type = proposal.variants[0].change_type
-            if change_type in helped or trials_by_type[change_type] == work_budget.NODES_TRIED:
+            if change_type in helped or trials_by_type[change_type] == explanation_budget.NODES_TRIED:
                 continue
             trials_by_type[change_type] += 1
             if (advice := _try_on_node(survey, row, before, [proposal])) is not None:
@@ -116,8 +116,8 @@ def _rows_to_try(survey: NodeSurvey) -> Iterable[int]:
     """Return the nearest nodes that one constraint alone blocks, the nearest of all, and a few to repair."""
     nearest = (survey.nearest(among) for among in (registry.blocked_by_one(survey.query), None))
     repairable = (survey.nearest(survey.with_reason(frozenset({reason}))) for reason in REPAIRABLE)
-    examples = (rows[: work_budget.NODES_TRIED] for rows in repairable)
-    rows = (found[: work_budget.NODES_DIAGNOSED] for found in nearest)
+    examples = (rows[: explanation_budget.NODES_TRIED] for rows in repairable)
+    rows = (found[: explanation_budget.NODES_DIAGNOSED] for found in nearest)
     return dict.fromkeys(itertools.chain(*rows, *examples))
 
 
@@ -126,7 +126,7 @@ def cheapest_one_or_two(survey: NodeSurvey, rows: Iterable[int], shortfalls: Sho
 
     One may suffice here, since `single_changes` tries each type of change on few nodes only.
     """
-    for row in itertools.islice(rows, work_budget.NODES_FOR_PAIRS):
+    for row in itertools.islice(rows, explanation_budget.NODES_FOR_PAIRS):
         sets = (_helpful_combinations(survey, row, shortfalls, count) for count in (1, 2))
         found = next(filter(None, sets), ())
         if found and not survey.budget.exhausted:
@@ -167,7 +167,7 @@ def _try_on_node(
         chosen[number] = (
             cheapest_variant(proposal, _helps_as_replacement(chosen, number, helps)) or chosen[number]
         )
-    if len(chosen) == 1 and isinstance(chosen[0], EndPods):
+    if len(chosen) == 1 and isinstance(chosen[0], RemovePods):
         chosen = [victims.freeing_devices_instead(survey, row, chosen[0])]
     if survey.budget.exhausted:
         return None  # The cheapest variants were perhaps not found.

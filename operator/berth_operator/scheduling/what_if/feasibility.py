@@ -18,8 +18,8 @@ from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.devices import allocator, requests
 from berth_operator.scheduling.devices.search_effort import Effort
 from berth_operator.scheduling.inventory import Inventory
-from berth_operator.scheduling.what_if import work_budget
-from berth_operator.scheduling.what_if.work_budget import WorkBudget
+from berth_operator.scheduling.what_if import explanation_budget
+from berth_operator.scheduling.what_if.explanation_budget import ExplanationBudget
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ NOT_CHECKED: Final = FeasibleNodes((), exact=False)
 class FeasibilityChecker:
     """Checks the nodes of one inventory, within a budget."""
 
-    def __init__(self, inventory: Inventory, budget: WorkBudget) -> None:
+    def __init__(self, inventory: Inventory, budget: ExplanationBudget) -> None:
         self._inventory = inventory
         self._budget = budget
 
@@ -74,7 +74,7 @@ class FeasibilityChecker:
 
     def _feasible_by_search(self, request: requests.DeviceRequest, rows: list[int]) -> FeasibleNodes:
         searched, found, budget = 0, list[int](), self._budget
-        for row in rows if budget.unlimited_nodes else rows[: work_budget.SEARCHES_PER_CHANGE]:
+        for row in rows if budget.unlimited_nodes else rows[: explanation_budget.SEARCHES_PER_CHANGE]:
             if budget.exhausted or not (budget.searches_left or budget.unlimited_nodes):
                 break
             budget.searches_left -= 1

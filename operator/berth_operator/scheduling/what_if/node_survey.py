@@ -31,9 +31,9 @@ from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.search import Search
-from berth_operator.scheduling.what_if import work_budget
+from berth_operator.scheduling.what_if import explanation_budget
+from berth_operator.scheduling.what_if.explanation_budget import ExplanationBudget
 from berth_operator.scheduling.what_if.feasibility import FeasibilityChecker
-from berth_operator.scheduling.what_if.work_budget import WorkBudget
 
 # Lifted by a change of the Node object: its labels, taints, cordon or kubelet.
 NODE_OBJECT_REASONS: Final = frozenset(
@@ -77,7 +77,7 @@ class NodeSurvey:
     has_node: node_table.Mask
     never_fits: node_table.Mask
     gap: node_table.Scores
-    budget: WorkBudget
+    budget: ExplanationBudget
 
     @property
     def query(self) -> Query:
@@ -137,7 +137,9 @@ class NodeSurvey:
         return nearest
 
 
-def survey(search: Search, pod_info: queued_pods.PodInfo, policy: Policy, budget: WorkBudget) -> NodeSurvey:
+def survey(
+    search: Search, pod_info: queued_pods.PodInfo, policy: Policy, budget: ExplanationBudget
+) -> NodeSurvey:
     """Return the reasons of all nodes; those not searched when the budget is exhausted are undecided."""
     inventory, request, demand = search.inventory, pod_info.request, pod_info.demand
     signature = signatures.of(request, demand)
@@ -176,7 +178,7 @@ def _search_passing_nodes(
     inventory: Inventory,
     pod_info: queued_pods.PodInfo,
     passing: node_table.Mask,
-    budget: WorkBudget,
+    budget: ExplanationBudget,
 ) -> None:
     """Search the nodes that passed the filters, and add the reasons of those that do not fit."""
     request, order = pod_info.request, inventory.name_positions()
@@ -184,13 +186,13 @@ def _search_passing_nodes(
     if request.need.filters_suffice or not request.need.any_device:
         # The filters decide here, as they do where devices must be near each other and none is asked for.
         # Where devices are asked for, one search confirms them; it is cheap, so no limit of steps applies.
-        time_limited_only = WorkBudget(
-            Effort(work_budget.NO_LIMIT, budget.effort.expired), unlimited_nodes=True
+        time_limited_only = ExplanationBudget(
+            Effort(explanation_budget.NO_LIMIT, budget.effort.expired), unlimited_nodes=True
         )
         pod = Scenario(request, pod_info.demand)
         unsure -= set(FeasibilityChecker(inventory, time_limited_only).feasible_nodes(pod, passing).rows)
     reasons_by_class: ReasonsByClass = {}
-    with budget.fraction(work_budget.SURVEY_FRACTION) as survey_budget:
+    with budget.fraction(explanation_budget.SURVEY_FRACTION) as survey_budget:
         for row in sorted(unsure, key=lambda row: int(order[row])):
             reason = _searched_reason(inventory, row, pod_info, survey_budget, reasons_by_class)
             if reason is not None:
@@ -201,7 +203,7 @@ def _searched_reason(
     inventory: Inventory,
     row: int,
     pod_info: queued_pods.PodInfo,
-    budget: WorkBudget,
+    budget: ExplanationBudget,
     reasons_by_class: ReasonsByClass,
 ) -> NodeReason | None:
     """Return why one node does not fit, None if it does; once the budget is exhausted it is undecided."""
@@ -222,7 +224,7 @@ def _searched_reason(
 
 
 def search_node(
-    view: device_view.View, request: requests.DeviceRequest, budget: WorkBudget
+    view: device_view.View, request: requests.DeviceRequest, budget: ExplanationBudget
 ) -> tuple[decisions.Grant, ...] | allocator.Shortfall:
     """Return the devices of one node for the pod or what is short, with the effort of a usual search."""
     with budget.device_search() as effort:

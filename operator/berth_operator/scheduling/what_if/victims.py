@@ -10,18 +10,18 @@ from collections.abc import Iterator
 
 from berth_operator.scheduling import changes
 from berth_operator.scheduling.changes import DeviceRef, ProposedChange, Scenario
-from berth_operator.scheduling.what_if import trials, work_budget
+from berth_operator.scheduling.what_if import explanation_budget, trials
 from berth_operator.scheduling.what_if.node_survey import NodeSurvey
 
 
 def remedies(scenario: Scenario) -> Iterator[ProposedChange]:
     """Yield a proposal to end pods, first those that share their devices with the fewest others."""
-    return changes.ending_pods(scenario.node.name, scenario.holds[: work_budget.PODS_TRIED])
+    return changes.ending_pods(scenario.node.name, scenario.holds[: explanation_budget.PODS_TRIED])
 
 
 def freeing_devices_instead(
-    survey: NodeSurvey, row: int, change: changes.EndPods
-) -> changes.EndPods | changes.FreeDevices:
+    survey: NodeSurvey, row: int, change: changes.RemovePods
+) -> changes.RemovePods | changes.FreeDevices:
     """Return a change that frees only the devices the pod would get, if that is enough; else this one.
 
     Nor is it proposed if a pod that stays has a part of one of these devices.

@@ -37,7 +37,7 @@ _NODES_PER_STEP: Final = 256
 
 
 @dataclasses.dataclass(slots=True)
-class WorkBudget:
+class ExplanationBudget:
     """The work that may still go into one explanation; `unlimited_nodes` lifts the limits on nodes."""
 
     effort: Effort
@@ -50,13 +50,13 @@ class WorkBudget:
         return self.effort.left <= 0
 
     @contextlib.contextmanager
-    def fraction(self, share: float) -> Iterator["WorkBudget"]:
+    def fraction(self, share: float) -> Iterator["ExplanationBudget"]:
         """Yield a budget of this fraction of the steps that are left; those that are used are subtracted.
 
         Its number of searches is a fresh one.
         """
         with self.effort.part(int(max(self.effort.left, 0) * share)) as part:
-            yield WorkBudget(part, unlimited_nodes=self.unlimited_nodes)
+            yield ExplanationBudget(part, unlimited_nodes=self.unlimited_nodes)
 
     @contextlib.contextmanager
     def device_search(self) -> Iterator[Effort]:
