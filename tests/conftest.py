@@ -23,8 +23,8 @@ hypothesis.settings.load_profile("berth")
 
 # Fixtures that lend a cluster, this run's or one of their own.
 CLUSTERS = {"cluster", "base", "own_cluster", "parity_cluster"}
-# Each program is tested with its own loop, and the client that both use with the agent's.
-WITH_ASYNCIO_LOOP = {"agent", "client"}
+# What the operator is made of runs in its loop; programs that tests start have their own, whatever the test's is.
+IN_UVLOOP = {"admission", "engine", "http_api", "http_server", "kube", "prometheus"}
 # They mostly wait for containers: others compute meanwhile, and nobody waits for them at the end.
 LONGEST = ("release/test_upgrade.py", "release/test_install.py")
 
@@ -45,11 +45,7 @@ def pytest_asyncio_loop_factories(
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """Choose the loop in which a test runs."""
     part = item.path.relative_to(Path(__file__).parent).parts[0]
-    return (
-        {"asyncio": asyncio.new_event_loop}
-        if part in WITH_ASYNCIO_LOOP
-        else {"uvloop": uvloop.new_event_loop}
-    )
+    return {"uvloop": uvloop.new_event_loop} if part in IN_UVLOOP else {"asyncio": asyncio.new_event_loop}
 
 
 @pytest.fixture(scope="session")
