@@ -23,7 +23,7 @@ hypothesis.settings.load_profile("berth")
 
 # Fixtures that lend a cluster, this run's or one of their own.
 CLUSTERS = {"cluster", "base", "own_cluster", "parity_cluster"}
-# What the operator is made of runs in its loop; programs that tests start have their own, whatever the test's is.
+# What the operator is made of runs in its loop. Programs that tests start have their own.
 IN_UVLOOP = {"admission", "engine", "http_api", "http_server", "kube", "prometheus"}
 # They mostly wait for containers: others compute meanwhile, and nobody waits for them at the end.
 LONGEST = ("release/test_upgrade.py", "release/test_install.py")

@@ -20,6 +20,7 @@ import math
 import resource
 import socket
 import ssl
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Final
 
@@ -155,7 +156,7 @@ async def serving(
     tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[str]:
     """Serve at HOST:PORT while the block runs, and tell where; an OSError says why that cannot be."""
-    clock = asyncio.get_running_loop().time
+    clock = time.monotonic  # The time of a loop may stand still for a millisecond.
     connections = http_connections.Connections(
         dataclasses.replace(limits, connections=connection_limit(limits.connections)), clock
     )
@@ -257,7 +258,7 @@ async def _sweep(connections: http_connections.Connections, shortage: Descriptor
 
 def cached(make: Callable[[], bytes], *, seconds: float = CACHED_SECONDS) -> Callable[[], bytes]:
     """Return what returns the bytes of `make`, made anew once in so many seconds at most."""
-    clock = asyncio.get_running_loop().time
+    clock = time.monotonic  # The time of a loop may stand still for a millisecond.
     made, at = b"", -math.inf
 
     def latest() -> bytes:
