@@ -24,7 +24,9 @@ hypothesis.settings.load_profile("berth")
 # Fixtures that lend a cluster, this run's or one of their own.
 CLUSTERS = {"cluster", "base", "own_cluster", "parity_cluster"}
 # What the operator is made of runs in its loop. Programs that tests start have their own.
+# The client's connections are tried in both, for agents have asyncio's.
 IN_UVLOOP = {"admission", "engine", "http_api", "http_server", "kube", "prometheus"}
+IN_BOTH = {"test_api.py", "test_bounds.py", "test_connection_pool.py", "test_idle_timeout.py"}
 # They mostly wait for containers: others compute meanwhile, and nobody waits for them at the end.
 LONGEST = ("release/test_upgrade.py", "release/test_install.py")
 
@@ -43,9 +45,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_asyncio_loop_factories(
     item: pytest.Item,
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Choose the loop in which a test runs."""
-    part = item.path.relative_to(Path(__file__).parent).parts[0]
-    return {"uvloop": uvloop.new_event_loop} if part in IN_UVLOOP else {"asyncio": asyncio.new_event_loop}
+    """Choose the loop in which a test runs, or both."""
+    part, *_, file = item.path.relative_to(Path(__file__).parent).parts
+    both = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+    if part == "client" and file in IN_BOTH:
+        return both
+    chosen = "uvloop" if part in IN_UVLOOP else "asyncio"
+    return {chosen: both[chosen]}
 
 
 @pytest.fixture(scope="session")
