@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import socket
+import urllib.parse
 from collections.abc import AsyncIterator
 
 import aiohttp
@@ -144,3 +145,15 @@ def test_a_header_cannot_smuggle_a_request() -> None:
 
     with pytest.raises(errors.Unusable, match="line break"):
         pool.request("POST", "/", None, {"Authorization": "Bearer a\r\nX: y"}, b"")
+
+
+async def test_a_connection_that_is_being_closed_is_not_written_to() -> None:
+    """Loops differ in what they say to that; here it is a connection that was lost."""
+    async with opened(EMPTY) as (server, _):
+        transport, connection = await asyncio.get_running_loop().create_connection(
+            connection_pool.PooledConnection, "127.0.0.1", urllib.parse.urlsplit(server.url).port
+        )
+        transport.abort()
+
+        with pytest.raises(ConnectionResetError):
+            connection.send(b"", timeout=1.0)

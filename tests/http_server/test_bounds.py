@@ -5,6 +5,8 @@ import contextlib
 import dataclasses
 import logging
 import resource
+import socket
+import time
 from unittest import mock
 
 import pytest
@@ -275,3 +277,19 @@ async def test_what_everybody_may_ask_for_is_made_once_in_a_while() -> None:
     often, always = http_server.cached(make, seconds=3600), http_server.cached(make, seconds=0)
 
     assert [often(), often(), always(), always(), often()] == [b"1", b"1", b"2", b"3", b"1"]
+
+
+async def test_a_connection_that_is_being_closed_passes_nothing_on() -> None:
+    """Nobody would read the answer, and a loop may object to reading on."""
+    passed_on = asyncio.StreamReader()
+    http = asyncio.StreamReaderProtocol(passed_on)
+    connection = http_connections.Connection(
+        http, http_connections.Connections(http_connections.Limits(), time.monotonic)
+    )
+    ours, theirs = socket.socketpair()
+    with theirs:
+        await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, ours)
+        connection.abort()
+        connection.data_received(b"GET")
+
+        assert await passed_on.read() == b""
