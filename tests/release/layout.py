@@ -53,6 +53,7 @@ def lay_out(program: Program, berth: Path, folder: Path, *, constraints: Path, e
         *("--constraint", f"{constraints}", f"{berth}[{program.name}]"),
     )
     prune(dependencies)
+    strip(dependencies)
     own = folder / "own"
     own.mkdir()
     for path in sorted(dependencies.glob("berth[_-]*")):
@@ -70,6 +71,16 @@ def prune(folder: Path) -> None:
             shutil.rmtree(path)
         elif path.is_file() and _is_unread(path):
             path.unlink()
+
+
+def strip(folder: Path) -> None:
+    """Remove the symbols for debuggers from extension modules, where binutils are at hand.
+
+    Libraries beside them stay as they are: what patched their names may not survive it.
+    """
+    modules = sorted(folder.rglob("*.cpython-*.so"))
+    if modules and (program := shutil.which("strip")):
+        subprocess.run([program, "--strip-unneeded", *modules], check=True)
 
 
 def _is_unread(path: Path) -> bool:

@@ -1,6 +1,8 @@
 """What goes into the images, and what builds them. That they run is tested where they are installed."""
 
+import ctypes
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -39,6 +41,30 @@ def test_what_no_program_reads_is_left_out(tmp_path: Path) -> None:
     layout.prune(tmp_path)
 
     assert files(tmp_path) == set(kept)
+
+
+MODULE = "numbers.cpython-311-x86_64-linux-gnu.so"
+LIBRARY = "libnumbers.so"
+
+
+def test_modules_leave_the_symbols_for_debuggers_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They still give what they gave. Other libraries stay as they are, and all does without binutils."""
+    for name in (MODULE, LIBRARY):
+        build = ("gcc", "-g", "-shared", "-fPIC", "-x", "c", "-o", f"{tmp_path / name}", "-")
+        subprocess.run(build, input="int seven(void) { return 7; }", text=True, check=True)
+    before = [(tmp_path / name).read_bytes() for name in (MODULE, LIBRARY)]
+
+    with monkeypatch.context() as without:
+        without.setenv("PATH", f"{tmp_path}")
+        layout.strip(tmp_path)
+    assert [(tmp_path / name).read_bytes() for name in (MODULE, LIBRARY)] == before
+
+    layout.strip(tmp_path)
+    module, library = ((tmp_path / name).read_bytes() for name in (MODULE, LIBRARY))
+    assert (len(module) < len(before[0]), library == before[1]) == (True, True)
+    assert ctypes.CDLL(f"{tmp_path / MODULE}").seven() == 7
 
 
 def test_files_of_a_layer_have_one_time_and_usual_modes(tmp_path: Path) -> None:
