@@ -46,9 +46,9 @@ def pytest_asyncio_loop_factories(
     item: pytest.Item,
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """Choose the loop in which a test runs, or both."""
-    part, *_, file = item.path.relative_to(Path(__file__).parent).parts
+    part = item.path.relative_to(Path(__file__).parent).parts[0]
     both = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
-    if part == "client" and file in IN_BOTH:
+    if part == "client" and item.path.name in IN_BOTH:
         return both
     chosen = "uvloop" if part in IN_UVLOOP else "asyncio"
     return {chosen: both[chosen]}
