@@ -45,7 +45,7 @@ ZONE: Final = "topology.kubernetes.io/zone"
 HOST: Final = "kubernetes.io/hostname"
 LABELS: Final = (("app", "web"),)
 WEB: Final = facts.PodSelector(("bench",), (facts.LabelExpression("app", "In", ("web",)),))
-SPREAD_APART: Final = facts.OtherPods(
+SPREAD_APART: Final = facts.InterPodRules(
     spread=(facts.SpreadConstraint(ZONE, 1, WEB),), anti_affinity=(facts.PodTerm(WEB, HOST),)
 )
 
@@ -112,7 +112,7 @@ def measure_apart(inventory: Inventory) -> list[float]:
     """Time single decisions for pods that are spread over zones and apart by host; all of them stay."""
     search, policy, backlog, seconds = Search(inventory), Policy(), Backlog(), []
     for pod in itertools.islice(pods("whole"), min(DECISIONS, len(inventory.index))):
-        demand = dataclasses.replace(pod.demand, other_pods=SPREAD_APART)
+        demand = dataclasses.replace(pod.demand, inter_pod_rules=SPREAD_APART)
         asking = dataclasses.replace(pod, demand=demand, labels=LABELS)
         backlog.push(asking)
         started = time.perf_counter()

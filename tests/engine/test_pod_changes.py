@@ -12,14 +12,14 @@ from support import builders, ledgers
 WEB: Final = (("app", "web"),)
 SELECTOR: Final = facts.PodSelector((builders.NAMESPACE,), (builders.is_among("app", "web"),))
 TERM: Final = facts.PodTerm(SELECTOR, "zone")
-APART: Final = facts.OtherPods(anti_affinity=(TERM,))
+APART: Final = facts.InterPodRules(anti_affinity=(TERM,))
 
 
 def with_sleeping_pods() -> Ledger:
     """Return a ledger in which one pod waits that keeps apart from others, and one that asks for a card."""
     ledger = ledgers.with_nodes(1)
     ledger.pod_bound(builders.hold("w", labels=WEB))
-    ledgers.add_waiting(ledger, "apart", 0, demand=builders.demand(other_pods=APART), labels=WEB)
+    ledgers.add_waiting(ledger, "apart", 0, demand=builders.demand(inter_pod_rules=APART), labels=WEB)
     ledgers.decide(ledger)
     ledgers.requeue(ledger, "apart", ClusterEvent.PODS_CHANGED)
     ledgers.add_sleeping(ledger, "plain", *decisions.ANY_RARE_EVENT, cards=9)

@@ -239,7 +239,7 @@ async def test_the_last_decisions_come_newest_first() -> None:
     assert first["time"] == "2025-01-01T12:00:00.000+00:00"
     assert first["answer"]["kind"] == "Wait"
     assert first["answer"]["counts"] == [{"reason": "TooFewCards", "detail": "", "nodes": 1}]
-    assert set(first["inputs"]) == {"inventory", "demand_model", "request"}
+    assert set(first["inputs"]) == {"inventory", "workload_model", "request"}
 
 
 @pytest.mark.parametrize("count", [0, 1, long_answers.AT_ONCE, 2 * long_answers.AT_ONCE + 1])

@@ -7,18 +7,18 @@ import pytest
 
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.demand_model import DemandModel
 from berth_operator.scheduling.devices import device_facts
 from berth_operator.scheduling.nodes import facts
+from berth_operator.scheduling.workload_model import WorkloadModel
 from support import builders, clock, ledgers
 
 LARGE = [builders.card(minor, at="n9", memory=1 << 40) for minor in range(64)]
 ILL = [builders.card(minor, at="n9", memory=1 << 40, trouble=Reason.UNHEALTHY) for minor in range(64)]
 
 
-def together(ledger: Ledger) -> tuple[DemandModel, tuple[int, int]]:
+def together(ledger: Ledger) -> tuple[WorkloadModel, tuple[int, int]]:
     """Return what depends on all that the nodes have."""
-    return ledger.inventory.demand_model(), ledger.inventory.most_cards_and_memory_of_a_node()
+    return ledger.inventory.workload_model(), ledger.inventory.most_cards_and_memory_of_a_node()
 
 
 JOINING: Final = builders.node("n9", cpu=1000)
@@ -63,13 +63,13 @@ def test_a_node_that_can_give_something_counts(leave: Callable[[Ledger, str], ob
 def test_what_is_no_news_of_all_voids_no_answer() -> None:
     """A number of a card that changes neither what nodes have together nor who is the largest is its own."""
     ledger = ledgers.with_nodes(3)
-    ledger.inventory.demand_model()
+    ledger.inventory.workload_model()
     before = ledger.inventory.supply_version, ledger.inventory.score_epoch
 
     for less in range(1, 9):
         cards = [builders.card(minor, memory=builders.MEMORY - (0 if minor else less)) for minor in range(4)]
         ledger.device_seen(builders.device(cards=cards))
-        ledger.inventory.demand_model()
+        ledger.inventory.workload_model()
 
     # The first of these takes from a node that was as large as any, and the others do not.
     assert ledger.inventory.supply_version <= before[0] + 1
@@ -80,14 +80,14 @@ def test_a_node_that_changes_without_end_is_counted_anew_once_in_a_second() -> N
     """Each other state would void all that is remembered; the latest counts when the second is over."""
     now = clock.Clock()
     ledger = ledgers.with_nodes(3, now=now)
-    ledger.inventory.demand_model()
+    ledger.inventory.workload_model()
     found = []
 
     for step in range(1, 31):
         now.advance(0.1)
         ledger.device_seen(builders.device(cards=1 + step % 4))
         ledgers.decide(ledger, now.now)
-        found.append((ledger.inventory.demand_model(), ledger.inventory.score_epoch))
+        found.append((ledger.inventory.workload_model(), ledger.inventory.score_epoch))
 
     assert len(set(found)) <= 4
     assert ledger.inventory.supply_version > 1
@@ -97,11 +97,11 @@ def test_the_latest_state_counts_in_a_later_round() -> None:
     """What was left out because it came too soon is made up for, without another event."""
     now = clock.Clock()
     ledger = ledgers.with_nodes(2, now=now)
-    ledger.inventory.demand_model()
+    ledger.inventory.workload_model()
     for cards in (5, 9):
         now.advance(0.5)
         ledger.device_seen(builders.device(cards=cards))
-        ledger.inventory.demand_model()
+        ledger.inventory.workload_model()
 
     soon = ledger.inventory.most_cards_and_memory_of_a_node()
     now.advance(1.0)

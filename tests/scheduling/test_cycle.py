@@ -278,7 +278,7 @@ def test_what_was_not_looked_at_is_looked_at_the_next_time() -> None:
 
     assert isinstance(first, Wait)
     assert (first.counts, first.awaited) == ((Count(Reason.UNDECIDED, "", 30),), None)
-    assert len(search.refusals(signatures.of(TIGHT, builders.demand()), RULES)) == 30
+    assert len(search.reasons_by_row(signatures.of(TIGHT, builders.demand()), RULES)) == 30
     assert isinstance(later[-1], Wait)
 
 
@@ -339,7 +339,7 @@ def test_node_that_takes_all_the_time_is_given_up() -> None:
         effort = Effort(expired=lambda: True)
         assert search.place(TIGHT, builders.demand(), policy=RULES, effort=effort) is None
 
-    closer = search.refusals(signatures.of(TIGHT, builders.demand()), RULES)
+    closer = search.reasons_by_row(signatures.of(TIGHT, builders.demand()), RULES)
     assert [reason for reason, _ in closer.values()] == [Reason.UNDECIDED] * 3
 
 

@@ -225,7 +225,7 @@ def test_keys_that_the_server_has_merged_are_not_merged_again() -> None:
     merged = {"matchExpressions": [{"key": "rev", "operator": "In", "values": ["1"]}]}
     written = pod(labels={"rev": "2"}, affinity=near(term(selector=merged, matchLabelKeys=["rev"])))
 
-    others = pod_info(written).demand.other_pods
+    others = pod_info(written).demand.inter_pod_rules
 
     assert others is not None
     assert others.affinity[0].selector.expressions == (facts.LabelExpression("rev", "In", ("1",)),)

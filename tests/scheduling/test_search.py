@@ -292,4 +292,4 @@ def test_nodes_that_are_alike_are_looked_at_once(conditions: requests.Conditions
         assert search.place(tight, builders.demand(), policy=RULES) is None
 
     assert looked.call_count == looks
-    assert len(search.refusals(signatures.of(tight, builders.demand()), RULES)) == 9
+    assert len(search.reasons_by_row(signatures.of(tight, builders.demand()), RULES)) == 9

@@ -199,7 +199,7 @@ def test_what_a_pod_is_told() -> None:
 
 def test_many_different_skews_are_not_told_apart() -> None:
     """The nodes that are further ahead than the eighth figure are one count, which says so."""
-    zones = range(1, topology_spread.MOST_FIGURES + 3)
+    zones = range(1, topology_spread.MOST_SKEWS + 3)
     pods = (web(f"w{zone}-{number}", f"n{zone}") for zone in zones for number in range(zone))
     both = Both(node("n0", "0", taints=["x"]), *(node(f"n{zone}", f"{zone}") for zone in zones), *pods)
     waiting = pod_info(asking(spread()))
@@ -295,8 +295,8 @@ def test_a_pod_without_constraints_shares_its_signature() -> None:
     one, other = (pod_info(pod(name, labels={"app": name})) for name in ("a", "b"))
 
     assert one.demand == other.demand
-    assert one.demand.other_pods is None
-    assert builders.pod_info().demand.other_pods is None
+    assert one.demand.inter_pod_rules is None
+    assert builders.pod_info().demand.inter_pod_rules is None
 
 
 def test_pods_of_one_workload_share_their_signature() -> None:

@@ -8,7 +8,7 @@ from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import explain
 from berth_operator.scheduling.decisions import ClusterEvent, Wait
 from berth_operator.scheduling.search import Search
-from berth_operator.translate import other_pods
+from berth_operator.translate import inter_pod_rules
 from scheduling.placements import RULES
 from scheduling.pod_clusters import (
     FOUR_NODES,
@@ -125,8 +125,7 @@ def test_labels_that_are_not_known_let_nothing_in() -> None:
     found = explain.explain(Search(both.inventory), waiting, policy=RULES)
 
     assert explain.brief(found.counts, waiting) == (
-        "0/4 nodes are available: 4 cannot be evaluated: "
-        "there was no room for all labels of the pods that the terms may be about"
+        "0/4 nodes are available: 4 cannot be evaluated: there are too many pod labels to keep them all"
     )
     assert both.feasible(pod(namespace="other", affinity=far(term()))) == ALL
 
@@ -136,7 +135,7 @@ def test_a_pod_that_says_too_much_keeps_others_off_its_node() -> None:
     many = far(*(term(selector=selecting(app=f"a{number}")) for number in range(100)))
     both = Both(*FOUR_NODES, pod("w", "n1", affinity=many))
 
-    assert hold(pod("w", "n1", affinity=many)).anti_affinity == (other_pods.UNREAD,)
+    assert hold(pod("w", "n1", affinity=many)).anti_affinity == (inter_pod_rules.UNREAD,)
     assert both.feasible(pod()) == ALL - {"n1"}
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from berth_operator.scheduling import demand_model, holds, node_info, node_table
+from berth_operator.scheduling import holds, node_info, node_table, workload_model
 from berth_operator.scheduling.constraints import resources
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
@@ -79,7 +79,7 @@ def workload(inventory: Inventory) -> dict[str, Any]:
         "pods": len(known),
         "sizes": {size: int(count) for size, count in enumerate(known.sizes) if count},
         "asked": (known.cpu, known.memory, known.percent, dict(known.by_models)),
-        "demand_model": demand_model.learn(known, demand_model.supply_of(supplies._kinds)),
+        "workload_model": workload_model.learn(known, workload_model.supply_of(supplies._kinds)),
         "largest": (max(supplies._cards, default=1), max(supplies._memory, default=1)),
     }
 

@@ -16,7 +16,7 @@ from typing import Any, Final, assert_never
 from berth_operator import metrics
 from berth_operator.engine import ports
 from berth_operator.engine.ledger import Ledger
-from berth_operator.scheduling import decisions, demand_model, queued_pods
+from berth_operator.scheduling import decisions, queued_pods, workload_model
 
 # One decision of a round, and the version of the inventory that it depends on.
 RoundDecision = tuple[decisions.Decision, int]
@@ -35,14 +35,14 @@ class DecisionRecord:
     pod_info: queued_pods.PodInfo
     decision: decisions.Decision
     version: int
-    model: demand_model.DemandModel
+    model: workload_model.WorkloadModel
 
     @property
     def inputs(self) -> dict[str, Any]:
         """The inputs of the decision, as digests."""
         return {
             "inventory": self.version,
-            "demand_model": digest(self.model),
+            "workload_model": digest(self.model),
             "request": digest((self.pod_info.request, self.pod_info.demand)),
         }
 
@@ -79,7 +79,7 @@ class DecisionRecords:
         if not made:
             return
         self._metrics.round_made(len(made), ended - started)
-        moment, model = self._wall(), ledger.inventory.demand_model()
+        moment, model = self._wall(), ledger.inventory.workload_model()
         for decision, version in made:
             if (unbound := ledger.unbound(decision.uid)) is not None:
                 pod_info, attempts = unbound

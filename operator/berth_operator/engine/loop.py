@@ -22,8 +22,8 @@ SEARCH_SECONDS: Final = 0.01  # The part of DECIDE_SECONDS that one pod may sear
 # The part of DECIDE_SECONDS in which pods are tried in the order of the queue. The rest is for those that
 # would never be reached in this order (`scheduling.rotation`).
 IN_ORDER_SECONDS: Final = 0.01
-# A diagnosis is begun only if `waiting_reasons.LEAST_SECONDS` of this are left, so not where deciding took
-# more than half of it. Each has a time limit of its own.
+# A diagnosis is begun only while half of this is left (`waiting_reasons.LEAST_SECONDS`), so not where
+# deciding took longer. Each has a time limit of its own.
 ROUND_SECONDS: Final = 0.03
 
 
@@ -71,7 +71,7 @@ class Loop:
             (decision for decision, _ in round_decisions), until=started + ROUND_SECONDS
         )
         if round_decisions:
-            self._ledger.wake.set()  # There may be more active pods than one round tries.
+            self._ledger.wake.set()  # The next round follows at once: this one may not have tried all.
 
     def _schedule(self, started: float) -> list[decision_records.RoundDecision]:
         """Decide for the pods that are due, as far as time allows, and start to bind those that fit."""

@@ -40,7 +40,7 @@ class PodChanges:
 
     def _looks_at_pods(self, pod_info: queued_pods.PodInfo) -> bool:
         """Whether a pod requires something of other pods, or may be repelled by some."""
-        return pod_info.demand.other_pods is not None or self._inventory.pods.repels
+        return pod_info.demand.inter_pod_rules is not None or self._inventory.pods.repels
 
     def _wake_waiting(self, able: Callable[[queued_pods.PodInfo], bool]) -> None:
         if not self._backlog.awaits(ClusterEvent.PODS_CHANGED):

@@ -199,7 +199,7 @@ class Reconciler:
         clock = asyncio.get_running_loop().time
         last_full_pass = clock()
         while True:
-            await asyncio.sleep(summary_reporter.WRITE_SECONDS)
+            await asyncio.sleep(summary_reporter.FLUSH_SECONDS)
             if clock() - last_full_pass >= FULL_PASS_SECONDS:
                 last_full_pass = clock()
                 statuses.compare_all()

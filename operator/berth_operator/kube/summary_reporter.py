@@ -23,7 +23,7 @@ from berth_operator.kube import events, swap_events, unchosen_events
 log = logging.getLogger(__name__)
 
 SUM_UP_SECONDS: Final = 0.5  # How often nodes that have changed are summed up ...
-WRITE_SECONDS: Final = 0.5  # ... and how often the `reconciler` writes the statuses that differ.
+FLUSH_SECONDS: Final = 0.5  # ... and how often the `reconciler` writes the statuses that differ.
 NO_SUCH_DEVICE: Final = "NoSuchDevice"
 
 Show = Callable[[list[node_summaries.NodeSummary]], None]

@@ -123,10 +123,12 @@ def named(devices: Sequence[DeviceRef], node: str) -> str:
     return f"{len(devices)} devices of {name} (minors {minors})"
 
 
-def with_other_pods(scenario: Scenario, change: Callable[[nodes.OtherPods], nodes.OtherPods]) -> Scenario:
+def with_inter_pod_rules(
+    scenario: Scenario, change: Callable[[nodes.InterPodRules], nodes.InterPodRules]
+) -> Scenario:
     """Return the scenario in which the pod requires something else of other pods."""
-    others = change(scenario.demand.other_pods or nodes.OtherPods())
-    return dataclasses.replace(scenario, demand=dataclasses.replace(scenario.demand, other_pods=others))
+    others = change(scenario.demand.inter_pod_rules or nodes.InterPodRules())
+    return dataclasses.replace(scenario, demand=dataclasses.replace(scenario.demand, inter_pod_rules=others))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +167,7 @@ class RemovePods(Change):
         return f"{wording.listed(titles)} on {wording.clipped(self.node)} terminated"
 
 
-def ending_pods(node: str, holds: Sequence[Hold]) -> Iterator[ProposedChange]:
+def removing_pods(node: str, holds: Sequence[Hold]) -> Iterator[ProposedChange]:
     """Propose to end pods of a node, the first alone, then one more each; nothing without pods."""
     if holds:
         counts = range(1, len(holds) + 1)

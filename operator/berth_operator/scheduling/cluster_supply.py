@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple, TypeVar
 
 from berth_crds import catalog
-from berth_operator.scheduling import demand_model, node_info, workload
+from berth_operator.scheduling import node_info, workload, workload_model
 from berth_operator.scheduling.nodes import facts
 
 T = TypeVar("T")
@@ -35,7 +35,7 @@ class Scale(NamedTuple):
 class NodeSupply:
     """What one node adds: its kind, and the bytes of its cards."""
 
-    kind: demand_model.Kind
+    kind: workload_model.Kind
     memory: int
 
     @property
@@ -66,12 +66,12 @@ class ClusterSupply:
         self.version = 0  # Rises whenever new sums are published.
         self._clock = clock
         self._parts: dict[str, NodeSupply] = {}  # By node.
-        self._kinds: collections.Counter[demand_model.Kind] = collections.Counter()
+        self._kinds: collections.Counter[workload_model.Kind] = collections.Counter()
         self._cards: collections.Counter[int] = collections.Counter()
         self._memory: collections.Counter[int] = collections.Counter()
         self._behind = False
         self._refreshed = 0.0
-        self._seen: tuple[demand_model.Supply, Scale] | None = None
+        self._seen: tuple[workload_model.Supply, Scale] | None = None
 
     def update(self, node: str, added: NodeSupply | None) -> None:
         """Update what a node adds."""
@@ -98,11 +98,11 @@ class ClusterSupply:
             self._behind, self._refreshed, self._seen = False, now, None
             self.version += 1
 
-    def seen(self) -> tuple[demand_model.Supply, Scale]:
+    def seen(self) -> tuple[workload_model.Supply, Scale]:
         """Return the published sums, and the most cards and bytes of a node; as of this version."""
         if self._seen is None:
             largest = Scale(max(1, max(self._cards, default=1)), max(1, max(self._memory, default=1)))
-            self._seen = demand_model.supply_of(self._kinds), largest
+            self._seen = workload_model.supply_of(self._kinds), largest
         return self._seen
 
 

@@ -1,10 +1,11 @@
 """One scheduling round over many pods, one after another, as a cycle is in kueue.
 
 `schedule` yields at most one decision for each pod. Its caller must charge a bind to the inventory before it
-asks for the next decision, so that each pod sees those before it. The engine does, with one exception: where
-the server has just refused binds it first sends a dry run, and charges nothing until that is accepted, so
-the next pod may get the same cards. The backlog learns after the round, from the engine's reporter, which
-pods must wait. `simulate` charges binds itself, and releases them before it returns.
+asks for the next decision, as kube-scheduler assumes a pod, so that each pod sees those before it. The engine
+does, with one exception: where the server has just refused binds it first sends a dry run, and charges
+nothing until that is accepted, so the next pod may get the same cards. The backlog learns after the round,
+from the engine's reporter, which pods must wait. `simulate` charges binds itself, and releases them before it
+returns.
 
 A pod's `request` is what it asks of devices, and its `demand` all else that it requires or prefers (cpu,
 memory, extended resources, labels of the node, volumes, other pods). What it asks for as nvidia.com/gpu is in
@@ -14,8 +15,8 @@ needs a `device search` where these do not tell whether a node fits: then combin
 are tried (`search`).
 
 Pods are tried in order. Those that would never be reached in this order have turns in the last part of the
-round (`rotation`). A node is reserved for a pod if the node has gained room, or has come to suit it, since
-that pod was tried. A pod that is tried out of order takes no node that is reserved for a pod before it in the
+round (`rotation`). Nodes that have gained room, or have come to suit a pod, since that pod was tried are
+reserved for it. A pod that is tried out of order takes no node that is reserved for a pod before it in the
 queue. A pod that might fit only on reserved nodes stays active and is tried again. A namespace is
 suspended while its binds take long at the API server: its pods are skipped.
 """
@@ -47,7 +48,7 @@ from berth_operator.scheduling.search import Search
 STEPS_PER_ROUND: Final = 5_000
 STEPS_PER_POD: Final = 2_000
 # Signatures for which no node was found in this round, perhaps for lack of effort: the next pod with the same
-# signature waits for the same reasons, and is demoted with the first one.
+# signature waits for the same reasons, and if the first goes behind all others for its effort, so does this.
 UnschedulableSignatures = dict[signatures.Signature, decisions.Wait]
 NodeNames = frozenset[str]
 NO_NODES: Final[NodeNames] = frozenset()
@@ -124,7 +125,7 @@ def schedule(
         return
     # What strategies learn from all pods is worked out now and remembered by the inventory: else the search
     # of the first pod would pay for it.
-    _ = search.inventory.demand_model()
+    _ = search.inventory.workload_model()
     unschedulable: UnschedulableSignatures = {}
     deadlines = limits.deadlines
     budget = RoundBudget(deadlines)
@@ -133,7 +134,7 @@ def schedule(
             backlog.suspend(pod_info.namespace)
             continue
         if (effort := budget.effort_for(pod_info, out_of_order=not in_order)) is None:
-            continue  # It stays active, as it was.
+            continue  # It was not tried, so it stays active.
         decision = _decide(search, pod_info, policy, unschedulable, effort, reserved_nodes)
         budget.settle(effort)
         if isinstance(decision, decisions.Bind):
@@ -219,7 +220,7 @@ def simulate(
         for decision in schedule(search, backlog, now, policy, RoundLimits(limit)):
             found.append(decision)
             pod_info = backlog.get(decision.uid)
-            others_follow = len(found) < len(backlog)  # Else nobody would see what is charged.
+            others_follow = len(found) < len(backlog)  # What the last pod holds concerns no other.
             if isinstance(decision, decisions.Bind) and pod_info is not None and others_follow:
                 search.inventory.charge(hold_for(pod_info, decision.placement))
                 charged.append(decision.uid)
@@ -246,7 +247,7 @@ def place_or_count_reasons(
         )
         if placement is not None:
             return decisions.Bind(pod_info.uid, placement)
-        counts = reasons.count(search.inventory, signature, search.refusals(signature, policy))
+        counts = reasons.count(search.inventory, signature, search.reasons_by_row(signature, policy))
         awaited = decisions.awaited_events(counts)
         if signature.demand.claims and awaited is not None:
             # Whatever refuses it now: with another volume it may suit other nodes.
@@ -276,13 +277,13 @@ def _decide(
         if found is not None:
             return decisions.Bind(pod_info.uid, found)
         signature = signatures.of(pod_info.request, pod_info.demand)
-        # No node that is not reserved takes it, as far as they were searched. If a reserved one may, it stays
-        # active.
+        # All other nodes refuse the pod, as far as they were searched. If a reserved node may take it, it
+        # stays active.
         searched_all = signature.need.filters_suffice or not effort.cut_short
         if searched_all and search.might_fit(signature, policy, reserved_nodes):
             return None
-    # Reserved nodes need not be excluded here: `might_fit` has ruled them out, or no effort is left to search
-    # them. Then it only counts the reasons.
+    # No node is reserved, or none that is would take the pod, or no effort is left to search them. Then this
+    # only counts the reasons, so it need not exclude any.
     return place_or_count_reasons(search, pod_info, policy, unschedulable, effort)
 
 
@@ -300,7 +301,7 @@ def hold_for(pod_info: queued_pods.PodInfo, placement: decisions.Placement) -> h
         disks=demand.disks,
         priority=pod_info.priority,
         labels=pod_info.labels,
-        anti_affinity=demand.other_pods.anti_affinity if demand.other_pods is not None else (),
+        anti_affinity=demand.inter_pod_rules.anti_affinity if demand.inter_pod_rules is not None else (),
         weighted_terms=demand.weighted_terms,
         controller=demand.controller,
     )

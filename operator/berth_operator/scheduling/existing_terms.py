@@ -18,8 +18,8 @@ def with_terms_of_existing_pods(
         return pod_info
     demand = pod_info.demand
     if terms := pods.repelling(pod_info.namespace, pod_info.labels):
-        others = dataclasses.replace(demand.other_pods or facts.OtherPods(), repelled_by=terms)
-        demand = dataclasses.replace(demand, other_pods=others)
+        others = dataclasses.replace(demand.inter_pod_rules or facts.InterPodRules(), repelled_by=terms)
+        demand = dataclasses.replace(demand, inter_pod_rules=others)
     if weighted := pods.weighted(pod_info.namespace, pod_info.labels):
         preferred = dataclasses.replace(demand.preferred_pods or facts.PreferredPods(), of_others=weighted)
         demand = dataclasses.replace(demand, preferred_pods=preferred)

@@ -30,7 +30,7 @@ def request_on_unit(
     return _in_units(request, unit) if _means_another(request, demand, unit) else request
 
 
-def alternatives(
+def signatures_by_unit(
     table: node_table.NodeTable, signature: signatures.Signature
 ) -> Iterator[signatures.Signature]:
     """Yield the signature as it is on the nodes of each unit, where the request means something else.
@@ -43,7 +43,7 @@ def alternatives(
                 yield signatures.of(_in_units(signature.request, unit), signature.demand, gpu_unit=unit)
 
 
-def nodes_asked(
+def nodes_meant(
     table: node_table.NodeTable, rows: node_table.Rows, signature: signatures.Signature
 ) -> node_table.Mask | None:
     """Return which of these nodes the signature is for; None where it means the same on all nodes."""

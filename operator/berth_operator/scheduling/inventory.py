@@ -15,7 +15,6 @@ from berth_crds import catalog
 from berth_operator.scheduling import (
     card_masks,
     cluster_supply,
-    demand_model,
     device_counts,
     exclusive_use,
     node_info,
@@ -28,6 +27,7 @@ from berth_operator.scheduling import (
     uuid_records,
     withheld_cards,
     workload,
+    workload_model,
 )
 from berth_operator.scheduling.devices import device_facts, requests
 from berth_operator.scheduling.holds import Hold
@@ -63,7 +63,7 @@ class Inventory:
         self._order: node_table.Numbers | None = None
         self._scale: cluster_supply.Scale | None = None
         self._cluster_supply = cluster_supply.ClusterSupply(clock)
-        self._model = (-1, -1), demand_model.DemandModel()
+        self._model = (-1, -1), workload_model.WorkloadModel()
         self._node_selection = node_selection_reasons.NodeSelectionCache()
         self._card_masks = card_masks.CardMasks()
         self._holders: dict[str, int] = {}
@@ -131,12 +131,12 @@ class Inventory:
         """Refresh what all nodes have together, on which scores depend: between rounds, never within one."""
         self._cluster_supply.refresh()
 
-    def demand_model(self) -> demand_model.DemandModel:
+    def workload_model(self) -> workload_model.WorkloadModel:
         """Return what to expect of the next pods, learned from those now known and what the nodes have."""
         version = self.workload.version, self._cluster_supply.version
         if self._model[0] != version:
             supply, scale = self._cluster_supply.seen()
-            self._model = version, demand_model.learn(self.workload, supply)
+            self._model = version, workload_model.learn(self.workload, supply)
             if self._scale not in (None, scale):
                 self.score_epoch += 1
             self._scale = scale

@@ -139,7 +139,7 @@ def judge_pod(
     repelled = after is None and before is not None and bool(before.anti_affinity)
 
     def able(pod_info: queued_pods.PodInfo) -> bool:
-        others = pod_info.demand.other_pods
+        others = pod_info.demand.inter_pod_rules
         selectors = others.selectors if others is not None else ()
         return repelled or any(
             _counted(inventory, one, before) != _counted(inventory, one, after) for one in selectors

@@ -53,7 +53,7 @@ class Scorer(NamedTuple):
             query.cards_with_room,
             self.cpu,
             self.node_memory,
-            inventory.demand_model(),
+            inventory.workload_model(),
             inventory.most_cards_and_memory_of_a_node(),
             self.weights,
         )

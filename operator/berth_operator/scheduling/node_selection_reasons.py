@@ -17,7 +17,7 @@ from berth_operator.scheduling.nodes import affinity, facts, labels, taints
 MOST_SELECTIONS: Final = 1024  # Different ones remembered at once, and how much of memory they may take.
 MOST_MASKS: Final = 256  # Of conditions that volumes have.
 MOST_SELECTIONS_BYTES: Final = 32 << 20
-BYTES_A_THING: Final = 128  # Of what pods name.
+BYTES_PER_THING: Final = 128  # Of what pods name.
 MOST_UNTAINTED: Final = 64  # Different tolerations.
 MOST_CHANGES: Final = 4096  # Of nodes, until all is forgotten.
 MOST_UPDATED: Final = 256  # Nodes and reasons; where there are more, all nodes at once are faster.
@@ -127,7 +127,7 @@ class NodeSelectionCache:
 
 
 def _bytes(found: NodeSelectionReasons, node_selection: facts.NodeSelection) -> int:
-    return found.reason_index.nbytes + BYTES_A_THING * node_selection.size
+    return found.reason_index.nbytes + BYTES_PER_THING * node_selection.size
 
 
 def place(node: facts.Node) -> tuple[object, ...]:

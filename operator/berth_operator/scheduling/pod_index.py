@@ -22,7 +22,7 @@ from berth_operator.scheduling.nodes import affinity, facts
 
 MOST_COUNTERS: Final = 1024  # Selectors whose counts are remembered, and how much memory these may take.
 MOST_COUNTERS_BYTES: Final = 64 << 20
-BYTES_A_ROW: Final = 8
+BYTES_PER_ROW: Final = 8
 # Every namespace has it, by the API server; the other labels are known once the Namespace has been read.
 NAME_LABEL: Final = "kubernetes.io/metadata.name"
 
@@ -30,10 +30,10 @@ LabelTest = Callable[[Mapping[str, str]], bool]
 
 
 class CounterKey(NamedTuple):
-    """Pods that all of these selectors select; with `staying` only those that are not being deleted."""
+    """Pods that all of these selectors select; with `exclude_terminating` none that is being deleted."""
 
     selectors: tuple[facts.PodSelector, ...]
-    staying: bool = False
+    exclude_terminating: bool = False
 
 
 class Counter:
@@ -44,7 +44,7 @@ class Counter:
     def __init__(self, key: CounterKey, size: int) -> None:
         self.key = key
         self.counts: node_table.Numbers = np.zeros(size, dtype=np.int64)
-        self.test = _all_of([test_of(one.expressions) for one in key.selectors])
+        self.test = _all_of([label_matcher(one.expressions) for one in key.selectors])
         # Labels that each pod must have: to look for them is faster than to ask for all that is required.
         self.pairs = tuple(pair for one in key.selectors for pair in _pairs(one.expressions))
 
@@ -65,7 +65,7 @@ class Counter:
         self.counts = grown
 
 
-def test_of(expressions: facts.Expressions | None) -> LabelTest:
+def label_matcher(expressions: facts.Expressions | None) -> LabelTest:
     """Return the function that tells whether labels meet all expressions; None is met by none."""
     if expressions is None:
         return lambda _: False
@@ -161,7 +161,7 @@ class PodIndex:
         row = self._rows[hold.node]
         if self._counters:
             for counter in self._counters_for(hold):
-                if not (counter.key.staying and hold.leaving):
+                if not (counter.key.exclude_terminating and hold.leaving):
                     counter.add(row, sign)
         if not hold.labels_known:
             self._unknown[hold.namespace] += sign
@@ -202,11 +202,11 @@ class PodIndex:
             return True
         if not selector.namespace_selector:
             return selector.namespace_selector is not None
-        return test_of(selector.namespace_selector)(self.labels_of_namespace(namespace))
+        return label_matcher(selector.namespace_selector)(self.labels_of_namespace(namespace))
 
     def selects(self, selector: facts.PodSelector, namespace: str, labels: facts.Labels) -> bool:
         """Whether a selector selects a pod."""
-        return self.includes(selector, namespace) and test_of(selector.expressions)(dict(labels))
+        return self.includes(selector, namespace) and label_matcher(selector.expressions)(dict(labels))
 
     # ------------------------------------------------------------ counts
 
@@ -228,7 +228,7 @@ class PodIndex:
             counter.counts = found.astype(np.int64)
         self._counters[key] = counter
         self._counters_of.clear()
-        most = min(MOST_COUNTERS, MOST_COUNTERS_BYTES // (BYTES_A_ROW * max(1, size)))
+        most = min(MOST_COUNTERS, MOST_COUNTERS_BYTES // (BYTES_PER_ROW * max(1, size)))
         while len(self._counters) > max(1, most):
             self._counters.popitem(last=False)
             self._forgotten = True
@@ -236,7 +236,7 @@ class PodIndex:
 
     def _selected(self, counter: Counter) -> Iterator[Hold]:
         """Yield the pods that a counter counts; pods that share their labels are compared once."""
-        selects, staying = counter.selects, counter.key.staying
+        selects, exclude_terminating = counter.selects, counter.key.exclude_terminating
         required = next(iter(counter.pairs), None)  # Most pods do not have it.
         found: dict[int, bool] = {}  # By the identity of the labels, which the holds keep alive.
         for namespace in self._namespaces_of(counter.key):
@@ -246,7 +246,7 @@ class PodIndex:
                     continue
                 if (meant := found.get(id(labels))) is None:
                     meant = found[id(labels)] = selects(labels)
-                if meant and not (staying and hold.leaving):
+                if meant and not (exclude_terminating and hold.leaving):
                     yield hold
 
     def _namespaces_of(self, key: CounterKey) -> list[str]:

@@ -20,13 +20,13 @@ import numpy as np
 
 from berth_operator.scheduling import (
     decisions,
-    demand_model,
     gpu_units,
     node_info,
     node_scores,
     node_table,
     search_memory,
     signatures,
+    workload_model,
 )
 from berth_operator.scheduling.constraints import registry
 from berth_operator.scheduling.constraints.query import Query
@@ -61,7 +61,7 @@ class Search:
         self._cached: collections.OrderedDict[signatures.Signature, search_memory.CachedScores] = (
             collections.OrderedDict()
         )
-        self._slow_nodes = search_memory.SlowNodes()
+        self._searched_last = search_memory.NodesSearchedLast()
         self._bytes = 0  # Of all cached scores, roughly.
 
     def place(
@@ -88,21 +88,20 @@ class Search:
         # A preferred scope is not tried on nodes where nvidia.com/gpu stands for replicas or MIG instances.
         excluded_for_preferred = [*excluded, *self._nodes_with_other_gpu_unit(signature)] if preferred else ()
         for grouping in preferred:
-            stricter = dataclasses.replace(request, grouping=grouping)
-            asked = signatures.of(stricter, demand)
-            if (found := self._place(stricter, asked, policy, effort, excluded_for_preferred)) is not None:
+            one = signatures.of(dataclasses.replace(request, grouping=grouping), demand)
+            if (found := self._place(one.request, one, policy, effort, excluded_for_preferred)) is not None:
                 return found
         if (found := self._place(request, signature, policy, effort, excluded)) is not None:
             return found
-        alternatives = gpu_units.alternatives(self.inventory.table, signature)
-        found_elsewhere = (self._place(one.request, one, policy, effort, excluded) for one in alternatives)
+        by_unit = gpu_units.signatures_by_unit(self.inventory.table, signature)
+        found_elsewhere = (self._place(one.request, one, policy, effort, excluded) for one in by_unit)
         return next(filter(None, found_elsewhere), None)
 
     def _nodes_with_other_gpu_unit(self, signature: signatures.Signature) -> Iterator[str]:
         """Yield the nodes on which nvidia.com/gpu stands for replicas or MIG instances."""
         inventory = self.inventory
-        asked = gpu_units.nodes_asked(inventory.table, inventory.all_rows, signature)
-        for row in np.flatnonzero(~asked).tolist() if asked is not None else ():
+        meant = gpu_units.nodes_meant(inventory.table, inventory.all_rows, signature)
+        for row in np.flatnonzero(~meant).tolist() if meant is not None else ():
             if (info := inventory.infos[row]) is not None:
                 yield info.name
 
@@ -113,14 +112,15 @@ class Search:
         )
         for one in self._all_signatures(signature):
             cached = self._scores(one, policy)
-            again = self.inventory.name_positions()[cached.rows_to_retry()]
-            if (cached.score[positions] != search_memory.IMPOSSIBLE).any() or np.isin(again, positions).any():
+            to_retry = self.inventory.name_positions()[cached.rows_to_retry()]
+            scored = (cached.score[positions] != search_memory.INFEASIBLE).any()
+            if scored or np.isin(to_retry, positions).any():
                 return True
         return False
 
     def _all_signatures(self, signature: signatures.Signature) -> tuple[signatures.Signature, ...]:
         """Return the signature, and what it becomes where nvidia.com/gpu means replicas or MIG instances."""
-        return signature, *gpu_units.alternatives(self.inventory.table, signature)
+        return signature, *gpu_units.signatures_by_unit(self.inventory.table, signature)
 
     def _positions(self, names: Collection[str]) -> node_table.Numbers:
         """Return the positions in the order of names of these nodes, if they exist."""
@@ -131,7 +131,7 @@ class Search:
 
     def _positions_refused_by_inter_pod_filters(self, signature: signatures.Signature) -> node_table.Numbers:
         """Return the positions of the nodes that refuse because of other pods, there or elsewhere."""
-        if signature.demand.other_pods is None:
+        if signature.demand.inter_pod_rules is None:
             return NO_POSITIONS
         inventory = self.inventory
         mask = registry.passes_inter_pod_filters(Query(inventory, inventory.all_rows, signature))
@@ -146,29 +146,29 @@ class Search:
         excluded: Collection[str],
     ) -> decisions.Placement | None:
         cached = self._scores(signature, policy)
-        # Three passes, each only if none before found a node: the usual nodes; those that used up their part
-        # of the effort the last time (`slow`, also after they changed); those undecided, unless they changed.
+        # Three passes, each only if none before found a node. The last two search nodes whose search ended
+        # without a result before: first those that have changed since, then those that have not.
         rows_to_retry = set(cached.rows_to_retry()) if cached.undecided_by_row else set[int]()
-        slow = self._slow_nodes.of(signature)
-        excluding = bool(excluded) or signature.demand.other_pods is not None
-        excluded_positions = self._excluded_positions(signature, excluded) if excluding else NO_POSITIONS
-        scores_of_excluded = cached.hide(excluded_positions) if excluded_positions.size else None
-        scores_of_slow = cached.hide(self._positions(slow)) if slow else None
+        searched_last = self._searched_last.of(signature)
+        hiding = bool(excluded) or signature.demand.inter_pod_rules is not None
+        positions_to_hide = self._positions_to_hide(signature, excluded) if hiding else NO_POSITIONS
+        hidden = cached.hide(positions_to_hide) if positions_to_hide.size else None
+        hidden_at_first = cached.hide(self._positions(searched_last)) if searched_last else None
         found, failed_searches = self._search_nodes(request, signature, cached, effort)
-        if scores_of_slow is not None:
-            cached.restore(scores_of_slow)
+        if hidden_at_first is not None:
+            cached.restore(hidden_at_first)
             if found is None and not effort.cut_short:
                 found, failed_searches = self._search_nodes(
                     request, signature, cached, effort, failed_searches=failed_searches
                 )
         if found is None and rows_to_retry and not effort.cut_short:
-            self._score_undecided_again(cached, rows_to_retry - self._rows_at(excluded_positions))
+            self._score_undecided_again(cached, rows_to_retry - self._rows_at(positions_to_hide))
             found, _ = self._search_nodes(request, signature, cached, effort, failed_searches=failed_searches)
-        if scores_of_excluded is not None:
-            cached.restore(scores_of_excluded)
+        if hidden is not None:
+            cached.restore(hidden)
         return found
 
-    def _excluded_positions(
+    def _positions_to_hide(
         self, signature: signatures.Signature, excluded: Collection[str]
     ) -> node_table.Numbers:
         """Return the positions of the nodes that are not tried now, whatever their scores are."""
@@ -188,12 +188,11 @@ class Search:
         failed_searches: int = 0,
     ) -> tuple[decisions.Placement | None, int]:
         """Return a placement on the best node that fits, and how many nodes were searched in vain."""
-        # Of the nodes that are left, by the strategy and by what the pod prefers.
-        best_position = choice.chooser(self.inventory, signature, cached)
+        best_position = choice.best_position_finder(self.inventory, signature, cached)
         filters_suffice = signature.need.filters_suffice
         while len(cached.score) and (filters_suffice or not effort.cut_short):
             best = int(best_position())
-            if cached.score[best] == search_memory.IMPOSSIBLE:
+            if cached.score[best] == search_memory.INFEASIBLE:
                 break
             info = self.inventory.at_position(best)
             view = self._view(info, cached)
@@ -204,7 +203,7 @@ class Search:
                 first_slot = int(cached.slot[best]) if cached.has_slots else None
                 found = _allocate(view, request, first_slot, effort)
                 if not isinstance(found, allocator.Shortfall):
-                    self._slow_nodes.note(signature, info.name, slow=False)
+                    self._searched_last.note(signature, info.name, undecided=False)
                     placement = decisions.Placement(info.name, found, isolation=view.device.isolation)
                     return placement, failed_searches
                 failed_searches += 1
@@ -212,13 +211,13 @@ class Search:
                     break
                 reason = found.reason, found.detail
                 undecided = found.reason is decisions.Reason.UNDECIDED
-                self._slow_nodes.note(signature, info.name, slow=undecided)
+                self._searched_last.note(signature, info.name, undecided=undecided)
                 cached.remember(equivalence_class, reason)
-            # The node is excluded until it changes. If its search ended undecided, perhaps because the
-            # process was paused, it has a few more, where no other node fits (`_score_undecided_again`).
+            # The node is not tried again until it changes. If its search ended undecided, perhaps because the
+            # process was paused, it is searched a few more times where no other node fits (`MOST_RETRIES`).
             if reason[0] is decisions.Reason.UNDECIDED and effort.has_time_limit:
                 cached.undecided_by_row[info.row] += 1
-            cached.score[best] = search_memory.IMPOSSIBLE
+            cached.score[best] = search_memory.INFEASIBLE
             cached.reasons_by_row[info.row] = reason
             self._update_bytes(cached)
             effort.spend(1)
@@ -240,26 +239,29 @@ class Search:
             self._score_rows(cached, _rows(rows))
             self._update_bytes(cached)
 
-    def refusals(self, signature: signatures.Signature, policy: Policy) -> dict[int, NodeReason]:
+    def reasons_by_row(self, signature: signatures.Signature, policy: Policy) -> dict[int, NodeReason]:
         """Return why nodes that passed the filters refused when they were searched, by row."""
         found: dict[int, NodeReason] = {}
         for one in self._all_signatures(signature):
-            cached = self._cached.get(_without_other_pods(one))
-            if cached is not None and cached.made_under(policy, self.inventory.demand_model()):
+            cached = self._cached.get(signatures.without_inter_pod_rules(one))
+            if cached is not None and cached.made_under(policy, self.inventory.workload_model()):
                 found |= cached.reasons_by_row
         return found
 
-    def current_refusals(self, signature: signatures.Signature, policy: Policy) -> dict[int, NodeReason]:
-        """Return `refusals` without those of nodes that have changed since."""
+    def current_reasons_by_row(
+        self, signature: signatures.Signature, policy: Policy
+    ) -> dict[int, NodeReason]:
+        """Return `reasons_by_row` without those of nodes that have changed since."""
         for one in self._all_signatures(signature):
             self._scores(one, policy)  # Forgets the reasons of nodes that have changed.
-        return self.refusals(signature, policy)
+        return self.reasons_by_row(signature, policy)
 
     # ------------------------------------------------------------ remembering
 
     def _scores(self, signature: signatures.Signature, policy: Policy) -> search_memory.CachedScores:
-        inventory, model = self.inventory, self.inventory.demand_model()
-        signature = _without_other_pods(signature)
+        """Return the remembered scores, after those of nodes that have changed are made anew."""
+        inventory, model = self.inventory, self.inventory.workload_model()
+        signature = signatures.without_inter_pod_rules(signature)
         cached = self._cached.get(signature)
         changed = None
         if cached is not None:
@@ -279,14 +281,14 @@ class Search:
         return cached
 
     def _scores_valid(
-        self, cached: search_memory.CachedScores, policy: Policy, model: demand_model.DemandModel
+        self, cached: search_memory.CachedScores, policy: Policy, model: workload_model.WorkloadModel
     ) -> bool:
         """Whether scores are valid for the nodes that have not changed since."""
         # The epoch rises when all remembered scores are void.
         if cached.score_epoch != self.inventory.score_epoch or not cached.made_under(policy, model):
             return False
         if cached.preference_version != (version := self.inventory.preference_index.version):
-            preferred = preferences.shared_by_signature(self.inventory, cached.signature, policy.preferences)
+            preferred = preferences.names_for_signature(self.inventory, cached.signature, policy.preferences)
             if cached.preferences != preferred:
                 return False
             cached.preference_version = version
@@ -317,7 +319,7 @@ class Search:
         cached.counted_bytes = cached.bytes
 
     def _scores_of_all_nodes(
-        self, signature: signatures.Signature, policy: Policy, model: demand_model.DemandModel
+        self, signature: signatures.Signature, policy: Policy, model: workload_model.WorkloadModel
     ) -> search_memory.CachedScores:
         inventory, size = self.inventory, self.inventory.size
         cached = search_memory.CachedScores(
@@ -331,9 +333,9 @@ class Search:
             score_epoch=inventory.score_epoch,
             preference_version=inventory.preference_index.version,
         )
-        if preferred := preferences.shared_by_signature(inventory, signature, policy.preferences):
+        if preferred := preferences.names_for_signature(inventory, signature, policy.preferences):
             cached.preferences, cached.feasible = preferred, np.zeros(size, dtype=np.bool_)
-            cached.raw_scores = {name: np.zeros(size) for name in preferences.per_node(preferred)}
+            cached.raw_scores = {name: np.zeros(size) for name in preferences.names_per_node(preferred)}
         if signatures.needs_free_memory(signature) or node_scores.weighs_load(signature, policy):
             cached.load_log_version = 0  # They depend on the measured load.
         if size:
@@ -343,15 +345,15 @@ class Search:
     def _score_rows(self, cached: search_memory.CachedScores, rows: node_table.Rows) -> None:
         inventory = self.inventory
         positions = inventory.name_positions()[rows]
-        ranking, feasible = cached.scorer.score(inventory, rows)
+        scored, feasible = cached.scorer.score(inventory, rows)
         if cached.feasible is not None:
             cached.feasible[positions] = feasible
-        cached.score[positions] = search_memory.NO_SCORE
-        if ranking is not None:  # None where no node passes.
-            cached.score[positions] = np.where(feasible, ranking.score, search_memory.NO_SCORE)
-            if ranking.slot is not None:
+        cached.score[positions] = search_memory.INFEASIBLE_ARRAY
+        if scored is not None:  # None where no node passes.
+            cached.score[positions] = np.where(feasible, scored.score, search_memory.INFEASIBLE_ARRAY)
+            if scored.slot is not None:
                 cached.has_slots = True
-                cached.slot[positions] = ranking.slot
+                cached.slot[positions] = scored.slot
             for name, figures in cached.raw_scores.items():
                 query = Query(inventory, rows, cached.signature)
                 figures[positions] = preferences.BY_NAME[name].raw_scores(query)
@@ -365,13 +367,6 @@ class Search:
             cached.load_log_version = inventory.table.load_log.version
 
 
-def _without_other_pods(signature: signatures.Signature) -> signatures.Signature:
-    """Return the signature without what is asked of other pods, of which nothing is remembered."""
-    if signature.demand.other_pods is None:
-        return signature
-    return dataclasses.replace(signature, demand=dataclasses.replace(signature.demand, other_pods=None))
-
-
 def _rows(changed: set[int]) -> node_table.Rows:
     """Return an index of these rows; of adjacent ones that is a slice, which copies nothing."""
     first, last = min(changed), max(changed)
@@ -383,8 +378,8 @@ def _rows(changed: set[int]) -> node_table.Rows:
 def _inconclusive(signature: signatures.Signature, effort: Effort, failed_searches: int) -> bool:
     """Whether the pod's effort ran out during this search, so that the next round searches the node again.
 
-    False if only the node's own part ran out, or if this was the first node and took all the time: each round
-    would begin with it and search no other. Such a node is UNDECIDED.
+    False if only the node's own part of the effort ran out: such a node is UNDECIDED. So is the first node if
+    it took all the time, for otherwise each round would begin with it and search no other.
     """
     took_all_time = failed_searches == 1 and effort.out_of_time
     return effort.cut_short and not signature.need.filters_suffice and not took_all_time

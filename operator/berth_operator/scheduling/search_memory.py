@@ -1,4 +1,4 @@
-"""What a search remembers of a signature: scores, why nodes refused, and which nodes took too long.
+"""What a search remembers of a signature: scores, why nodes refused, and which nodes are searched last.
 
 How much memory that takes is counted roughly, so that the search can forget the oldest.
 """
@@ -12,22 +12,24 @@ import numpy as np
 
 from berth_operator.scheduling import node_scores, node_table, signatures
 from berth_operator.scheduling.decisions import NodeReason, Reason
-from berth_operator.scheduling.demand_model import DemandModel
 from berth_operator.scheduling.policy import Policy
+from berth_operator.scheduling.workload_model import WorkloadModel
 
-BYTES_A_TERM: Final = 128  # A label, a model, a uuid, a toleration that a signature names.
-BYTES_A_NODE: Final = 16  # A score and a slot.
-BYTES_A_FIGURE: Final = 8  # Of a node, for a preference.
-BYTES_A_REASON: Final = 160
-BYTES_A_CLASS: Final = 4096  # The equivalence class itself, and the reason.
+BYTES_PER_TERM: Final = 128  # A label, a model, a uuid, a toleration that a signature names.
+BYTES_PER_NODE: Final = 16  # A score and a slot.
+BYTES_PER_FIGURE: Final = 8  # Of a node, for a preference.
+BYTES_PER_REASON: Final = 160
+BYTES_PER_CLASS: Final = 4096  # The equivalence class itself, and the reason.
 MOST_CLASSES: Final = 32
-# How many signatures with slow nodes are remembered, and how many nodes of each.
+# For how many signatures nodes are remembered that are searched last, and how many nodes for each.
 MOST_SIGNATURES: Final = 256
-MOST_SLOW: Final = 64
+MOST_SEARCHED_LAST: Final = 64
 MOST_RETRIES: Final = 3  # Of a node whose search ends undecided, until it changes.
 
-IMPOSSIBLE: Final = -1.0  # Below every score.
-NO_SCORE: Final = np.array(IMPOSSIBLE)  # The same for numpy, which needs longer for a number of Python.
+INFEASIBLE: Final = -1.0  # Below every score.
+INFEASIBLE_ARRAY: Final = np.array(
+    INFEASIBLE
+)  # The same for numpy, which needs longer for a number of Python.
 
 HiddenScores = tuple[node_table.Numbers, node_table.Scores]  # Positions of nodes, and their scores.
 
@@ -42,7 +44,7 @@ class CachedScores:
     signature: signatures.Signature
     policy: Policy
     scorer: node_scores.Scorer
-    model: DemandModel
+    model: WorkloadModel
     score: node_table.Scores
     slot: node_table.Numbers  # The first device to try on a node, where the strategy names one (`has_slots`).
     version: int
@@ -51,7 +53,7 @@ class CachedScores:
     load_log_version: int | None = None
     volume_version: int = 0  # Of the volumes, where the pod has claims.
     has_slots: bool = False
-    # The preferences that apply, by name, as of a version of what nodes say.
+    # The preferences that apply, by name, as of a version of the preference index.
     preferences: tuple[str, ...] = ()
     preference_version: int = -1
     # The figures of those that depend on each node alone, before they are weighed.
@@ -83,7 +85,7 @@ class CachedScores:
     def hide(self, positions: node_table.Numbers) -> HiddenScores:
         """Hide some nodes from the search; return what `restore` needs to show them again."""
         hidden = positions, self.score[positions]
-        self.score[positions] = IMPOSSIBLE
+        self.score[positions] = INFEASIBLE
         return hidden
 
     def restore(self, hidden: HiddenScores) -> None:
@@ -91,7 +93,7 @@ class CachedScores:
         positions, scores = hidden
         self.score[positions] = scores
 
-    def made_under(self, policy: Policy, model: DemandModel) -> bool:
+    def made_under(self, policy: Policy, model: WorkloadModel) -> bool:
         """Whether the scores were made under this policy and this demand model."""
         same_policy = self.policy is policy or self.policy == policy
         return same_policy and (self.model is model or self.model == model)
@@ -99,12 +101,12 @@ class CachedScores:
     @property
     def bytes(self) -> int:
         """Roughly how much memory the scores and their signature take."""
-        reasons = BYTES_A_REASON * len(self.reasons_by_row) + BYTES_A_CLASS * len(self.reasons_by_class)
-        a_node = BYTES_A_NODE + BYTES_A_FIGURE * len(self.raw_scores)
-        return BYTES_A_TERM * self.signature.size + a_node * len(self.score) + reasons
+        reasons = BYTES_PER_REASON * len(self.reasons_by_row) + BYTES_PER_CLASS * len(self.reasons_by_class)
+        per_node = BYTES_PER_NODE + BYTES_PER_FIGURE * len(self.raw_scores)
+        return BYTES_PER_TERM * self.signature.size + per_node * len(self.score) + reasons
 
 
-class SlowNodes:
+class NodesSearchedLast:
     """Which nodes used up their part of the effort without a result: they are searched last the next time.
 
     Unlike scores this outlasts changes of a node. Otherwise a node whose devices are hard to search
@@ -116,9 +118,9 @@ class SlowNodes:
             collections.OrderedDict()
         )
 
-    def note(self, signature: signatures.Signature, name: str, *, slow: bool) -> None:
+    def note(self, signature: signatures.Signature, name: str, *, undecided: bool) -> None:
         """Record whether a node gave no result in time."""
-        if not slow:
+        if not undecided:
             if self._names:
                 self._names.get(signature, {}).pop(name, None)
             return
@@ -126,7 +128,7 @@ class SlowNodes:
         self._names.move_to_end(signature)
         names.pop(name, None)
         names[name] = None
-        if len(names) > MOST_SLOW:
+        if len(names) > MOST_SEARCHED_LAST:
             del names[next(iter(names))]
         if len(self._names) > MOST_SIGNATURES:
             self._names.popitem(last=False)

@@ -61,6 +61,13 @@ def of(request: requests.DeviceRequest, demand: facts.NodeDemand, *, gpu_unit: s
     )
 
 
+def without_inter_pod_rules(signature: Signature) -> Signature:
+    """Return the signature without what is asked of other pods, of which a search remembers nothing."""
+    if signature.demand.inter_pod_rules is None:
+        return signature
+    return dataclasses.replace(signature, demand=dataclasses.replace(signature.demand, inter_pod_rules=None))
+
+
 def needs_free_memory(asked: Signature | requests.DeviceRequest) -> bool:
     """Whether free memory is required, so that what is measured in use forbids something."""
     return bool(asked.conditions.free_memory_at_least or asked.grouping.memory_together)

@@ -4,7 +4,7 @@ Placement that wants to leave usable rests must know what will be asked of them.
 learns that from the pods now known, waiting and bound, from what the nodes have, and
 from a fixed prior, and from nothing else: neither order nor time nor what was learned
 before. So a restarted operator learns the same again. What is counted here is turned
-into a DemandModel by `demand_model`.
+into a WorkloadModel by `workload_model`.
 """
 
 import dataclasses

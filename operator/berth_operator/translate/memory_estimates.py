@@ -100,7 +100,7 @@ def _of_node(demand: facts.NodeDemand) -> Iterator[str]:
 
 
 def _selectors(demand: facts.NodeDemand) -> Sequence[facts.PodSelector]:
-    others = (one for one in (demand.other_pods, demand.preferred_pods) if one is not None)
+    others = (one for one in (demand.inter_pod_rules, demand.preferred_pods) if one is not None)
     return [selector for one in others for selector in one.selectors]
 
 

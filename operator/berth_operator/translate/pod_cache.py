@@ -18,7 +18,14 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 from berth_crds import aliases, names, requirements
-from berth_operator.translate import device_annotations, other_pods, preferred_pods, raw, resizing, resources
+from berth_operator.translate import (
+    device_annotations,
+    inter_pod_rules,
+    preferred_pods,
+    raw,
+    resizing,
+    resources,
+)
 
 MAX_KEY_BYTES: Final = 1 << 14  # Longer keys are replaced by a digest.
 MAX_BYTES: Final = 8 << 20  # Of all short keys together, and of all long ones.
@@ -126,7 +133,7 @@ def _seen_by_others(pod: raw.Pod) -> tuple[object, ...]:
     spec = pod.spec
     if spec.affinity is None and not spec.topology_spread_constraints:
         return ()
-    labels, keys = pod.metadata.labels, other_pods.keys(spec) | preferred_pods.keys(spec)
+    labels, keys = pod.metadata.labels, inter_pod_rules.keys(spec) | preferred_pods.keys(spec)
     return pod.metadata.namespace, {key: labels[key] for key in sorted(keys) if key in labels}
 
 

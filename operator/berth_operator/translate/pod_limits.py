@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 from berth_crds import aliases
 from berth_operator.scheduling.decisions import Refusal
-from berth_operator.translate import other_pods, raw, refusals
+from berth_operator.translate import inter_pod_rules, raw, refusals
 
 MAX_BYTES: Final = 1 << 20  # Bytes of a whole pod. Etcd takes half as much again, and a bind adds to the pod.
 MAX_TEXT: Final = 4 << 10  # Characters of an annotation that is no list.
@@ -193,12 +193,12 @@ def _of_ports(spec: raw.PodSpec) -> Counted:
 
 
 def _of_other_pods(spec: raw.PodSpec) -> Counted:
-    terms = (*other_pods.affinity_terms(spec), *other_pods.anti_affinity_terms(spec))
-    spread = other_pods.spread_constraints(spec)
+    terms = (*inter_pod_rules.affinity_terms(spec), *inter_pod_rules.anti_affinity_terms(spec))
+    spread = inter_pod_rules.spread_constraints(spec)
     if not terms and not spread:
         return
     listed = (*(one.match_label_keys or () for one in spread), *_lists_of(terms))
-    selectors = tuple(other_pods.selectors(spec))
+    selectors = tuple(inter_pod_rules.selectors(spec))
     pairs = sum(len(one.match_labels or ()) for one in selectors)
     expressions = [each for one in selectors for each in one.match_expressions or ()]
     yield "terms about other pods", MAX_POD_TERMS, len(terms) + len(spread)

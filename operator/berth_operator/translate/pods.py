@@ -28,9 +28,9 @@ from berth_operator.translate import (
     device_requests,
     disks,
     held_devices,
+    inter_pod_rules,
     memory_estimates,
     node_images,
-    other_pods,
     pod_cache,
     pod_limits,
     preferred_pods,
@@ -143,7 +143,7 @@ def read_request(pod: raw.Pod) -> PodRequest:
         demands.demand(pod.spec),
         delivery=delivery.of_pod(pod.spec, request),
         is_counted=delivery.is_counted(pod.spec, request),
-        other_pods=other_pods.of_pod(pod),
+        inter_pod_rules=inter_pod_rules.of_pod(pod),
         preferred_pods=preferred_pods.of_pod(pod),
     )
     small = small_amounts.find(pod, request)
@@ -230,7 +230,7 @@ class BoundRequest:
 def read_bound_request(pod: raw.Pod) -> BoundRequest:
     """Return the request of a bound pod."""
     amounts, ports = demands.amounts(resizing.effective_spec(pod)), demands.host_ports(pod.spec)
-    far = (other_pods.UNREAD,) if pod_limits.many_terms(pod.spec) else other_pods.anti_affinity(pod)
+    far = (inter_pod_rules.UNREAD,) if pod_limits.many_terms(pod.spec) else inter_pod_rules.anti_affinity(pod)
     weighted = preferred_pods.of_bound(pod)
     pod = _without_others(pod)
     if pod_limits.many_devices(pod.spec):

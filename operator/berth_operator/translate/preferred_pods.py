@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from berth_operator.scheduling.nodes import facts
-from berth_operator.translate import other_pods, pod_limits, raw
+from berth_operator.translate import inter_pod_rules, pod_limits, raw
 
 SCHEDULE_ANYWAY: Final = "ScheduleAnyway"
 MOST_SKEW: Final = 2**31 - 1
@@ -25,9 +25,10 @@ def of_pod(pod: raw.Pod) -> facts.PreferredPods | None:
         return None
     return facts.PreferredPods(
         tuple(
-            facts.WeightedPodTerm(weight, other_pods.term(one, namespace, labels)) for weight, one in terms
+            facts.WeightedPodTerm(weight, inter_pod_rules.term(one, namespace, labels))
+            for weight, one in terms
         ),
-        tuple(other_pods.soft_constraint(one, namespace, labels) for one in spread),
+        tuple(inter_pod_rules.soft_constraint(one, namespace, labels) for one in spread),
     )
 
 
@@ -35,7 +36,7 @@ def of_bound(pod: raw.Pod) -> tuple[facts.WeightedPodTerm, ...]:
     """Return how a pod on a node weighs pods that come later; beyond the limits no required term counts."""
     if pod.spec.affinity is None:
         return ()
-    near = () if pod_limits.many_terms(pod.spec) else other_pods.required_affinity(pod)
+    near = () if pod_limits.many_terms(pod.spec) else inter_pod_rules.required_affinity(pod)
     preferred = of_pod(pod)
     return facts.weighted_terms(near, preferred.terms if preferred is not None else ())
 

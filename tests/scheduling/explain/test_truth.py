@@ -49,7 +49,7 @@ def test_counts_are_those_of_the_nodes(inventory: Inventory, pod: queued_pods.Po
     search = Search(inventory)
     signature = signatures.of(pod.request, pod.demand)
     fits = search.place(pod.request, pod.demand, policy=clusters.RULES) is not None
-    cheap = reasons.count(inventory, signature, search.refusals(signature, clusters.RULES))
+    cheap = reasons.count(inventory, signature, search.reasons_by_row(signature, clusters.RULES))
 
     told = clusters.asked(inventory, pod, all_nodes=True)
 
@@ -128,7 +128,7 @@ def test_what_never_fits_is_not_full(inventory: Inventory, pod: queued_pods.PodI
         Search(inventory), pod, clusters.RULES, explanation_budget.ExplanationBudget(Effort())
     )
 
-    for at in survey.refusing:
+    for at in survey.refusing_rows:
         assert not (survey.never_fits[at] and survey.reason(at)[0] in cards.USED), survey.reason(at)
 
 

@@ -5,7 +5,7 @@ from typing import Final
 from berth_operator.scheduling.decisions import Reason
 
 UNMATCHED: Final = "didn't match pod topology spread constraints"
-NO_ROOM: Final = "there was no room for all labels of the pods that the terms may be about"
+NO_ROOM: Final = "there are too many pod labels to keep them all"
 WORDS: Final = {
     Reason.SPREAD_LABEL_MISSING: ("zone", f"{UNMATCHED} (missing label zone)"),
     Reason.TOPOLOGY_SPREAD: ("zone: skew 2, maxSkew 1", f"{UNMATCHED} (zone: skew 2, maxSkew 1)"),

@@ -25,22 +25,22 @@ from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.nodes import facts
-from berth_operator.scheduling.pod_index import test_of
+from berth_operator.scheduling.pod_index import label_matcher
 from berth_operator.scheduling.wording import clipped, with_brackets
 
-NOTHING: Final = facts.OtherPods()
+NOTHING: Final = facts.InterPodRules()
 Refusals = Callable[[Query], Iterator[tuple[node_table.Mask, str]]]
 
 
 def applies_to(signature: signatures.Signature) -> bool:
     """Whether the pod has a required term, or is repelled by one of a pod on a node."""
-    others = signature.demand.other_pods
+    others = signature.demand.inter_pod_rules
     return others is not None and bool(others.affinity or others.anti_affinity or others.repelled_by)
 
 
-def asked(query: Query) -> facts.OtherPods:
+def inter_pod_rules(query: Query) -> facts.InterPodRules:
     """Return what the pod requires."""
-    return query.signature.demand.other_pods or NOTHING
+    return query.signature.demand.inter_pod_rules or NOTHING
 
 
 # ---------------------------------------------------------------- what each node lacks
@@ -48,7 +48,7 @@ def asked(query: Query) -> facts.OtherPods:
 
 def alone(query: Query) -> Iterator[tuple[node_table.Mask, str]]:
     """Yield for each term of the affinity the rows that do not meet it, and its key."""
-    others = asked(query)
+    others = inter_pod_rules(query)
     if not others.affinity:
         return
     pods = topologies.counts(query, *(one.selector for one in others.affinity))
@@ -60,7 +60,7 @@ def alone(query: Query) -> Iterator[tuple[node_table.Mask, str]]:
         yield (of_rows == topologies.NO_DOMAIN) if first else (sums[key][of_rows] == 0), key
 
 
-def _may_be_first(query: Query, others: facts.OtherPods) -> bool:
+def _may_be_first(query: Query, others: facts.InterPodRules) -> bool:
     """Whether all terms of the pod's affinity mean the pod itself."""
     pods = query.inventory.pods
     return others.self_match and all(pods.includes(one.selector, others.namespace) for one in others.affinity)
@@ -72,7 +72,7 @@ def _keys(terms: Iterable[facts.PodTerm]) -> Iterator[str]:
 
 def repelling(query: Query) -> Iterator[tuple[node_table.Mask, str]]:
     """Yield for each term of the anti-affinity the rows in whose domain is a pod that it means."""
-    for term in asked(query).anti_affinity:
+    for term in inter_pod_rules(query).anti_affinity:
         of_rows = topologies.domains(query, term.topology_key)
         yield (
             topologies.sums(topologies.counts(query, term.selector), of_rows)[of_rows] > 0,
@@ -82,7 +82,7 @@ def repelling(query: Query) -> Iterator[tuple[node_table.Mask, str]]:
 
 def repelled(query: Query) -> Iterator[tuple[node_table.Mask, str]]:
     """Yield for each term of a pod on a node that means the asking pod the rows of its domain."""
-    terms = sorted(asked(query).repelled_by, key=lambda term: term.topology_key)
+    terms = sorted(inter_pod_rules(query).repelled_by, key=lambda term: term.topology_key)
     return ((topologies.rows_repelled_by(query, term), term.topology_key) for term in terms)
 
 
@@ -135,12 +135,12 @@ class DropPodTerm(changes.Change):
     def apply(self, scenario: changes.Scenario) -> changes.Scenario:
         """Return the scenario without the term."""
 
-        def without(others: facts.OtherPods) -> facts.OtherPods:
+        def without(others: facts.InterPodRules) -> facts.InterPodRules:
             if self.anti:
                 return dataclasses.replace(others, anti_affinity=self._kept(others.anti_affinity))
             return dataclasses.replace(others, affinity=self._kept(others.affinity))
 
-        return changes.with_other_pods(scenario, without)
+        return changes.with_inter_pod_rules(scenario, without)
 
     def _kept(self, terms: tuple[facts.PodTerm, ...]) -> tuple[facts.PodTerm, ...]:
         return tuple(one for one in terms if one != self.term)
@@ -154,7 +154,7 @@ class DropPodTerm(changes.Change):
 def relaxations(failed: FailedPlacement) -> Iterator[changes.ProposedChange]:
     """Propose to drop, one at a time, the terms that are not met."""
     query, rows = failed.query, failed.rows_blocked_by_this_alone()
-    others = asked(query)
+    others = inter_pod_rules(query)
     for terms, refusals, anti in (
         (others.affinity, alone, False),
         (others.anti_affinity, repelling, True),
@@ -170,15 +170,15 @@ def remedies(scenario: changes.Scenario, _: object) -> Iterator[changes.Proposed
 
     Which namespaces a selector of namespaces means is not asked here: a trial shows which ends help.
     """
-    others = scenario.demand.other_pods or NOTHING
-    tests = [(one.selector, test_of(one.selector.expressions)) for one in others.anti_affinity]
+    others = scenario.demand.inter_pod_rules or NOTHING
+    tests = [(one.selector, label_matcher(one.selector.expressions)) for one in others.anti_affinity]
     among = tuple(
         hold
         for hold in scenario.holds
         if not others.repelled_by.isdisjoint(hold.anti_affinity)
         or any(_perhaps_in(selector, hold) and test(dict(hold.labels)) for selector, test in tests)
     )
-    yield from changes.ending_pods(scenario.node.name, among)
+    yield from changes.removing_pods(scenario.node.name, among)
 
 
 def _perhaps_in(selector: facts.PodSelector, hold: Hold) -> bool:

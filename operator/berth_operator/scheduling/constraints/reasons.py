@@ -97,8 +97,8 @@ def evaluate(
 def _rejections(inventory: Inventory, signature: signatures.Signature) -> Iterator[Rejection]:
     """Yield the rejections of all nodes, of each by what the request means there."""
     table, rows = inventory.table, inventory.all_rows
-    for one in (signature, *gpu_units.alternatives(table, signature)):
-        among = gpu_units.nodes_asked(table, rows, one)
+    for one in (signature, *gpu_units.signatures_by_unit(table, signature)):
+        among = gpu_units.nodes_meant(table, rows, one)
         rejections = _rejections_to(inventory, one)
         if among is None:
             yield from rejections

@@ -107,7 +107,7 @@ def feasible(query: Query) -> node_table.Mask:
 
 def passes_inter_pod_filters(query: Query) -> node_table.Mask | None:
     """Return the nodes that pass the filters that depend on pods elsewhere; None where the pod has none."""
-    if query.signature.demand.other_pods is None:
+    if query.signature.demand.inter_pod_rules is None:
         return None
     mask = np.ones(query.node_count, dtype=np.bool_)
     for applies, passing in _FOR_OTHER_PODS:
@@ -124,7 +124,7 @@ def filters_of(signature: signatures.Signature) -> tuple[constraint.Filter, ...]
 def passes_node_filters(query: Query, filters: tuple[constraint.Filter, ...]) -> node_table.Mask:
     """Return the nodes that pass the filters of their signature (`filters_of`)."""
     mask = resources.feasible(query)  # A new mask, without rows that have no Node object.
-    if (of_unit := gpu_units.nodes_asked(query.table, query.rows, query.signature)) is not None:
+    if (of_unit := gpu_units.nodes_meant(query.table, query.rows, query.signature)) is not None:
         mask &= of_unit
     for passing in filters:
         mask &= passing(query)

@@ -17,7 +17,7 @@ NO_DOMAIN = 0
 def domains(query: Query, key: str) -> node_table.Numbers:
     """Return the domain of each row by a label.
 
-    A term that could not be read has no key (`translate.other_pods.UNREAD`): for it each row is a domain.
+    A term that could not be read has no key (`inter_pod_rules.UNREAD`): for it each row is a domain.
     """
     if not key:
         return np.arange(1, query.inventory.size + 1)
@@ -33,9 +33,11 @@ def sums(of_rows: node_table.Numbers, domains_: node_table.Numbers) -> node_tabl
     return found
 
 
-def counts(query: Query, *selectors: facts.PodSelector, staying: bool = False) -> node_table.Numbers:
+def counts(
+    query: Query, *selectors: facts.PodSelector, exclude_terminating: bool = False
+) -> node_table.Numbers:
     """Return how many pods all these selectors select on each row."""
-    key = pod_index.CounterKey(selectors, staying)
+    key = pod_index.CounterKey(selectors, exclude_terminating)
     return query.inventory.pods.counts(key, query.inventory.size)
 
 
@@ -53,5 +55,5 @@ def rows_repelled_by(query: Query, term: facts.PodTerm) -> node_table.Mask:
 
 def pod_labels_are_known(query: Query) -> bool:
     """Whether the labels of all pods are known that count."""
-    others = query.signature.demand.other_pods
+    others = query.signature.demand.inter_pod_rules
     return others is None or query.inventory.pods.are_known(others.selectors)

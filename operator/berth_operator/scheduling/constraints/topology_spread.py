@@ -24,21 +24,21 @@ from berth_operator.scheduling.constraints.constraint import (
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.nodes import facts
-from berth_operator.scheduling.pod_index import test_of
+from berth_operator.scheduling.pod_index import label_matcher
 from berth_operator.scheduling.wording import clipped, invariant, with_brackets
 
-MOST_FIGURES: Final = 8  # Different skews that are told apart; the nodes with larger ones count as one.
+MOST_SKEWS: Final = 8  # Different skews that are told apart; the nodes with larger ones count as one.
 
 
 def applies_to(signature: signatures.Signature) -> bool:
     """Whether the pod has such a constraint."""
-    others = signature.demand.other_pods
+    others = signature.demand.inter_pod_rules
     return others is not None and bool(others.spread)
 
 
-def asked(query: Query) -> tuple[facts.SpreadConstraint, ...]:
+def spread_constraints(query: Query) -> tuple[facts.SpreadConstraint, ...]:
     """Return the constraints of the pod."""
-    others = query.signature.demand.other_pods
+    others = query.signature.demand.inter_pod_rules
     return others.spread if others is not None else ()
 
 
@@ -52,18 +52,21 @@ class Skews:
 
 def skews(query: Query, constraint: facts.SpreadConstraint) -> Skews:
     """Return by how much the domain of each row would be ahead of the one with the fewest."""
-    of_rows = topologies.domains(query, constraint.topology_key)
-    counted = np.where(countable(query, constraint, asked(query)), of_rows, topologies.NO_DOMAIN)
-    last = int(of_rows.max(initial=0))
-    exists = np.bincount(counted, minlength=last + 1) > 0
+    domain_by_row = topologies.domains(query, constraint.topology_key)
+    counts = countable(query, constraint, spread_constraints(query))
+    counting_domain_by_row = np.where(counts, domain_by_row, topologies.NO_DOMAIN)
+    last = int(domain_by_row.max(initial=0))
+    exists = np.bincount(counting_domain_by_row, minlength=last + 1) > 0
     exists[topologies.NO_DOMAIN] = False
     pods = np.zeros(last + 1, dtype=np.int64)
     if constraint.selector.expressions:
-        found = topologies.sums(topologies.counts(query, constraint.selector, staying=True), counted)
+        pods_by_row = topologies.counts(query, constraint.selector, exclude_terminating=True)
+        found = topologies.sums(pods_by_row, counting_domain_by_row)
         pods[: len(found)] = found
     enough_domains = int(exists.sum()) >= max(1, constraint.min_domains)
     fewest = int(pods[exists].min()) if enough_domains else 0
-    return Skews(pods[of_rows] + constraint.self_match - fewest, of_rows != topologies.NO_DOMAIN)
+    skew = pods[domain_by_row] + constraint.self_match - fewest
+    return Skews(skew, domain_by_row != topologies.NO_DOMAIN)
 
 
 def countable(
@@ -86,7 +89,7 @@ def feasible(query: Query) -> node_table.Mask:
     if not topologies.pod_labels_are_known(query):
         return np.zeros(query.node_count, dtype=np.bool_)
     mask = np.ones(query.inventory.size, dtype=np.bool_)
-    for constraint in asked(query):
+    for constraint in spread_constraints(query):
         found = skews(query, constraint)
         mask &= found.has_label & (found.skew <= constraint.max_skew)
     return mask[query.rows]
@@ -94,7 +97,7 @@ def feasible(query: Query) -> node_table.Mask:
 
 def unresolvable(query: Query) -> Iterator[Rejection]:
     """Yield the nodes that lack the label of a constraint."""
-    for constraint in asked(query):
+    for constraint in spread_constraints(query):
         lacking = topologies.domains(query, constraint.topology_key) == topologies.NO_DOMAIN
         yield Rejection(lacking[query.rows], Reason.SPREAD_LABEL_MISSING, constraint.topology_key)
 
@@ -104,24 +107,24 @@ def resolvable(query: Query) -> Iterator[Rejection]:
     if not topologies.pod_labels_are_known(query):
         yield Rejection(np.ones(query.node_count, dtype=np.bool_), Reason.UNKNOWN_POD_LABELS)
         return
-    for constraint in asked(query):
+    for constraint in spread_constraints(query):
         skew = skews(query, constraint).skew[query.rows]
         too_large = skew > constraint.max_skew
-        figures = np.unique(skew[too_large]).tolist()[:MOST_FIGURES]
-        for this in figures:
-            yield Rejection(skew == this, Reason.TOPOLOGY_SPREAD, _figures(constraint, f"skew {this}"))
-        if figures and (larger := skew > figures[-1]).any():
-            text = _figures(constraint, f"skew over {figures[-1]}")
-            yield Rejection(larger, Reason.TOPOLOGY_SPREAD, text)
+        shown = np.unique(skew[too_large]).tolist()[:MOST_SKEWS]
+        for this in shown:
+            yield Rejection(skew == this, Reason.TOPOLOGY_SPREAD, _detail(constraint, f"skew {this}"))
+        if shown and (larger := skew > shown[-1]).any():
+            detail = _detail(constraint, f"skew over {shown[-1]}")
+            yield Rejection(larger, Reason.TOPOLOGY_SPREAD, detail)
 
 
-def _figures(constraint: facts.SpreadConstraint, skew: str) -> str:
+def _detail(constraint: facts.SpreadConstraint, skew: str) -> str:
     return f"{clipped(constraint.topology_key)}: {skew}, maxSkew {constraint.max_skew}"
 
 
 def gaps(query: Query) -> Iterator[node_table.Scores]:
     """Yield for each node what part of the skew is too much."""
-    for constraint in asked(query):
+    for constraint in spread_constraints(query):
         skew = skews(query, constraint).skew[query.rows]
         yield np.where(skew > constraint.max_skew, 1 - constraint.max_skew / np.maximum(skew, 1), 0.0)
 
@@ -130,20 +133,29 @@ def gaps(query: Query) -> Iterator[node_table.Scores]:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class DropSpread(changes.Change):
-    """The pod does without a topology spread constraint."""
+class ChangeSpread(changes.Change):
+    """The pod has another topology spread constraint in place of one, or none."""
 
     precedence: ClassVar = changes.Precedence.DROP_CONDITION
     constraint: facts.SpreadConstraint
 
     def apply(self, scenario: changes.Scenario) -> changes.Scenario:
-        """Return the scenario without the constraint."""
-        return changes.with_other_pods(
-            scenario, lambda others: dataclasses.replace(others, spread=self.instead(others.spread))
+        """Return the scenario after the change."""
+        return changes.with_inter_pod_rules(
+            scenario, lambda others: dataclasses.replace(others, spread=self.changed(others.spread))
         )
 
-    def instead(self, spread: tuple[facts.SpreadConstraint, ...]) -> tuple[facts.SpreadConstraint, ...]:
+    def changed(self, spread: tuple[facts.SpreadConstraint, ...]) -> tuple[facts.SpreadConstraint, ...]:
         """Return the constraints after the change."""
+        raise NotImplementedError
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class DropSpread(ChangeSpread):
+    """The pod does without a topology spread constraint."""
+
+    def changed(self, spread: tuple[facts.SpreadConstraint, ...]) -> tuple[facts.SpreadConstraint, ...]:
+        """Return the other constraints."""
         return tuple(one for one in spread if one != self.constraint)
 
     def clause(self) -> str:
@@ -152,13 +164,13 @@ class DropSpread(changes.Change):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class RaiseMaxSkew(DropSpread):
+class RaiseMaxSkew(ChangeSpread):
     """The pod allows more skew."""
 
     max_skew: int
 
-    def instead(self, spread: tuple[facts.SpreadConstraint, ...]) -> tuple[facts.SpreadConstraint, ...]:
-        """Return the constraints after the change."""
+    def changed(self, spread: tuple[facts.SpreadConstraint, ...]) -> tuple[facts.SpreadConstraint, ...]:
+        """Return the constraints, this one with more skew."""
         raised = dataclasses.replace(self.constraint, max_skew=self.max_skew)
         return tuple(raised if one == self.constraint else one for one in spread)
 
@@ -170,13 +182,13 @@ class RaiseMaxSkew(DropSpread):
 def relaxations(failed: FailedPlacement) -> Iterator[changes.ProposedChange]:
     """Propose for each constraint that blocks to allow the least skew that lets the pod in, or to drop it."""
     query, rows = failed.query, failed.rows_blocked_by_this_alone()
-    for constraint in asked(query) if topologies.pod_labels_are_known(query) else ():
+    for constraint in spread_constraints(query) if topologies.pod_labels_are_known(query) else ():
         found = skews(query, constraint)
         skew = found.skew[rows]
         if not ((skew > constraint.max_skew) | ~found.has_label[rows]).any():
             continue
         larger = np.unique(skew[(skew > constraint.max_skew) & found.has_label[rows]]).tolist()
-        raised = [RaiseMaxSkew(constraint=constraint, max_skew=one) for one in larger[:MOST_FIGURES]]
+        raised = [RaiseMaxSkew(constraint=constraint, max_skew=one) for one in larger[:MOST_SKEWS]]
         if raised:
             yield changes.ProposedChange(raised)
         yield changes.ProposedChange([DropSpread(constraint=constraint)])
@@ -184,15 +196,15 @@ def relaxations(failed: FailedPlacement) -> Iterator[changes.ProposedChange]:
 
 def remedies(scenario: changes.Scenario, _: object) -> Iterator[changes.ProposedChange]:
     """Propose to end pods of the node that a constraint selects; a trial tells whether that helps."""
-    others = scenario.demand.other_pods
+    others = scenario.demand.inter_pod_rules
     for constraint in others.spread if others is not None else ():
-        selects = test_of(constraint.selector.expressions)
+        selects = label_matcher(constraint.selector.expressions)
         among = tuple(
             hold
             for hold in scenario.holds
             if hold.namespace in constraint.selector.namespaces and selects(dict(hold.labels))
         )
-        yield from changes.ending_pods(scenario.node.name, among)
+        yield from changes.removing_pods(scenario.node.name, among)
 
 
 UNMATCHED: Final = "didn't match pod topology spread constraints"
@@ -210,7 +222,7 @@ CONSTRAINT = Constraint(
         Reason.SPREAD_LABEL_MISSING: with_brackets(UNMATCHED, "missing label "),
         Reason.TOPOLOGY_SPREAD: with_brackets(UNMATCHED),
         Reason.UNKNOWN_POD_LABELS: invariant(
-            "cannot be evaluated: there was no room for all labels of the pods that the terms may be about"
+            "cannot be evaluated: there are too many pod labels to keep them all"
         ),
     },
     brief={

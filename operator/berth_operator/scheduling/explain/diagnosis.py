@@ -20,10 +20,12 @@ from berth_operator.scheduling.what_if import explanation_budget, node_survey, t
 
 def findings_of(survey: node_survey.NodeSurvey) -> tuple[Finding, ...]:
     """Return for each refusing node, by name, why it refuses."""
-    found = dict(zip(survey.refusing, _from_survey(survey), strict=True))
+    found = dict(zip(survey.refusing_rows, _from_survey(survey), strict=True))
     with survey.budget.fraction(explanation_budget.DIAGNOSIS_FRACTION) as budget:
         # The nearest come first: where the budget does not suffice for all, some examples are not diagnosed.
-        for row in survey.refusing if budget.unlimited_nodes else dict.fromkeys(worth_diagnosing(survey)):
+        for row in (
+            survey.refusing_rows if budget.unlimited_nodes else dict.fromkeys(worth_diagnosing(survey))
+        ):
             if not budget.exhausted:
                 found[row] = _diagnosed(survey, row, found[row], budget)
     return tuple(found.values())
@@ -33,7 +35,7 @@ def _from_survey(survey: node_survey.NodeSurvey) -> Iterator[Finding]:
     """Yield what the survey shows of each node; plain lists, because there may be thousands."""
     codes, never, found = survey.reason_index.tolist(), survey.never_fits.tolist(), survey.inventory.infos
     whys = [why or (Reason.UNDECIDED, "") for why in survey.node_reasons]
-    for at in survey.refusing:
+    for at in survey.refusing_rows:
         info, (reason, detail) = found[at], whys[codes[at]]
         published = info is not None and info.device is not None
         yield Finding(info.name if info else "", reason, detail, never[at], published=published)
@@ -42,9 +44,9 @@ def _from_survey(survey: node_survey.NodeSurvey) -> Iterator[Finding]:
 def worth_diagnosing(survey: node_survey.NodeSurvey) -> Iterator[int]:
     """Yield the nodes to diagnose: the nearest, and an example of each of the most frequent reasons."""
     yield from survey.nearest()[: explanation_budget.NODES_DIAGNOSED]
-    codes, first = np.unique(survey.reason_index[survey.refusing], return_index=True)
+    codes, first = np.unique(survey.reason_index[survey.refusing_rows], return_index=True)
     examples = {
-        survey.node_reasons[code]: survey.refusing[at]
+        survey.node_reasons[code]: survey.refusing_rows[at]
         for code, at in zip(codes.tolist(), first.tolist(), strict=True)
     }
     counts = [one for one in survey.counts if one.reason is not Reason.UNDECIDED]

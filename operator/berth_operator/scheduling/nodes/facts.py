@@ -233,13 +233,12 @@ class SpreadConstraint:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class OtherPods:
+class InterPodRules:
     """What a pod requires of the pods that are on nodes already.
 
     `self_match` is whether its own labels meet all terms of its affinity, and `namespace` where it is, if it
-    has one. `repelled_by` are the terms of
-    required anti-affinity that pods on nodes have and that mean this pod: they are no part of the pod itself
-    and are found for each decision (`existing_terms`).
+    has one. `repelled_by` are the terms of required anti-affinity that pods on nodes have and that mean this
+    pod: they are no part of the pod itself and are found for each decision (`existing_terms`).
     """
 
     spread: tuple[SpreadConstraint, ...] = ()
@@ -333,7 +332,7 @@ class NodeDemand:
     `node_selection` is the part that depends on the node's labels, taints and name alone, so
     that pods of one kind share one answer. `delivery` says how its containers can get their cards;
     `is_counted` says that a container asks for a resource which the agent's device plugin serves.
-    `other_pods` is what it requires of other pods; None for nothing.
+    `inter_pod_rules` is what it requires of other pods; None for nothing.
     `preferred` are the terms of its preferred node affinity, and `preferred_pods` is what it would
     rather have of other pods; None for nothing. `images` has one name for each container, and
     `volume_images` one for each volume that is an image; `controller` is what has made it, if that spreads
@@ -347,7 +346,7 @@ class NodeDemand:
     host_ports: tuple[HostPort, ...] = ()
     delivery: delivery_methods.DeliveryMethod = delivery_methods.ALL
     is_counted: bool = False
-    other_pods: OtherPods | None = None
+    inter_pod_rules: InterPodRules | None = None
     claims: tuple[PodClaim, ...] = ()
     disks: tuple[Disk, ...] = ()
     preferred: tuple[PreferredTerm, ...] = ()
@@ -359,16 +358,16 @@ class NodeDemand:
     @property
     def weighted_terms(self) -> tuple[WeightedPodTerm, ...]:
         """How the pod, once it is on a node, weighs pods that come later (`weighted_terms`)."""
-        if self.other_pods is None and self.preferred_pods is None:
+        if self.inter_pod_rules is None and self.preferred_pods is None:
             return ()
-        required = self.other_pods.affinity if self.other_pods is not None else ()
+        required = self.inter_pod_rules.affinity if self.inter_pod_rules is not None else ()
         preferred = self.preferred_pods.terms if self.preferred_pods is not None else ()
         return weighted_terms(required, preferred)
 
     @property
     def size(self) -> int:
         """How many things are named, which is what it takes of memory."""
-        others = sum(one.size for one in (self.other_pods, self.preferred_pods) if one is not None)
+        others = sum(one.size for one in (self.inter_pod_rules, self.preferred_pods) if one is not None)
         lists = (
             self.amounts,
             self.device_resources,

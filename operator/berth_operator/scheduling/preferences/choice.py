@@ -18,7 +18,7 @@ from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.policy import PreferenceWeights
 from berth_operator.scheduling.preferences import registry
 from berth_operator.scheduling.preferences.preference import Preference, as_it_is
-from berth_operator.scheduling.search_memory import IMPOSSIBLE, CachedScores
+from berth_operator.scheduling.search_memory import INFEASIBLE, CachedScores
 from berth_operator.scheduling.strategies import fragmentation
 from berth_operator.scheduling.strategies.score_inputs import BEST
 
@@ -26,7 +26,7 @@ from berth_operator.scheduling.strategies.score_inputs import BEST
 TIE: Final = BEST / (1 << fragmentation.ALL - fragmentation.SPARE) / 2
 
 
-def chooser(
+def best_position_finder(
     inventory: Inventory, signature: signatures.Signature, cached: CachedScores
 ) -> Callable[[], int | np.intp]:
     """Return a function that finds the position of the best node each time that it is called.
@@ -41,7 +41,7 @@ def chooser(
 
     def best() -> int | np.intp:
         totals = strategy * cached.score + points
-        totals[cached.score == IMPOSSIBLE] = IMPOSSIBLE
+        totals[cached.score == INFEASIBLE] = INFEASIBLE
         return totals.argmax()
 
     return best
@@ -61,7 +61,7 @@ def _points(
     weights = cached.policy.preferences
     # Where nothing is remembered beside the scores, no pod has a device search, which alone excludes more.
     passes = _passing(
-        inventory, signature, cached.score != IMPOSSIBLE if cached.feasible is None else cached.feasible
+        inventory, signature, cached.score != INFEASIBLE if cached.feasible is None else cached.feasible
     )
     query = Query(inventory, inventory.all_rows, signature)
     stated, unstated, most = np.zeros(len(cached.score)), np.zeros(len(cached.score)), 0
@@ -91,7 +91,7 @@ def _passing(
     inventory: Inventory, signature: signatures.Signature, passes: node_table.Mask
 ) -> node_table.Mask:
     """Return which nodes pass the filters, those that ask about pods elsewhere included, by position."""
-    if signature.demand.other_pods is None:
+    if signature.demand.inter_pod_rules is None:
         return passes
     mask = constraints.passes_inter_pod_filters(Query(inventory, inventory.all_rows, signature))
     if mask is None:

@@ -30,7 +30,7 @@ def applies_to(_: Inventory, signature: signatures.Signature) -> bool:
     demand = signature.demand
     if not demand.controller or signature.need.any_device:
         return False
-    required, preferred = demand.other_pods, demand.preferred_pods
+    required, preferred = demand.inter_pod_rules, demand.preferred_pods
     return not ((required is not None and required.spread) or (preferred is not None and preferred.spread))
 
 

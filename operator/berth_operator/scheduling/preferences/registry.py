@@ -35,7 +35,7 @@ _BESIDE_OTHERS: Final = tuple(one for one in PREFERENCES if one.beside_others)
 _OF_EACH_POD: Final = tuple(one for one in PREFERENCES if one.of_each_pod)
 
 
-def shared_by_signature(
+def names_for_signature(
     inventory: Inventory, signature: signatures.Signature, weights: PreferenceWeights
 ) -> tuple[str, ...]:
     """Return the names of the preferences that count for all pods with this signature."""
@@ -56,6 +56,6 @@ def of_each_pod(
     return found
 
 
-def per_node(names: Iterable[str]) -> Iterator[str]:
+def names_per_node(names: Iterable[str]) -> Iterator[str]:
     """Yield the names of those preferences of which a node's figure depends on that node alone."""
     return (name for name in names if BY_NAME[name].depends_on is DependsOn.NODE)

@@ -44,7 +44,7 @@ def raw_scores(query: Query) -> node_table.Scores:
     found = np.zeros(query.node_count)
     for one, of_rows in zip(constraints, domains, strict=True):
         pods = (
-            topologies.counts(query, one.selector, staying=True)
+            topologies.counts(query, one.selector, exclude_terminating=True)
             if one.selector.expressions
             else np.zeros(query.inventory.size, dtype=np.int64)
         )

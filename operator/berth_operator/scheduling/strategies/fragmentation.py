@@ -1,7 +1,7 @@
 """The default strategy: put a pod where the least usable card space is lost.
 
 The usable space of a node is the free space on its cards, but no more than its free cpu and memory
-support, as the workload shows (`demand_model`), and less where these run out before the cards. A
+support, as the workload shows (`workload_model`), and less where these run out before the cards. A
 placement costs what the usable space falls by. Among nodes that lose equally, a share goes to the card
 whose remaining space is then worth most; among equal ones, to the fullest card (whole cards, replicas and
 instances: to the node with the fewest left); then, where the pod asks for other devices as well, to the
@@ -21,7 +21,7 @@ from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.strategies import other_devices, score_inputs
 
 # The bits of each part of a score: a loss in thousandths of up to 32 cards; what the space that remains on
-# the card is worth, in 1/`demand_model.UNIT`; how full the card is, in thousandths; how many cards more its
+# the card is worth, in 1/`workload_model.UNIT`; how full the card is, in thousandths; how many cards more its
 # cpu and memory would support, in thousandths.
 LOSS, CARD, FULL, SPARE = 15, 7, 10, 18
 ALL: Final = LOSS + CARD + FULL + SPARE

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from berth_operator.scheduling import cluster_supply, demand_model, node_table
+from berth_operator.scheduling import cluster_supply, node_table, workload_model
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.policy import Weights
@@ -31,7 +31,7 @@ class ScoreInput(NamedTuple):
     cards_with_room: node_table.Mask | None  # [node, slot]: cards that could take the simple share.
     cpu: int  # What the pod asks of the node, as `node_memory` is.
     node_memory: int
-    model: demand_model.DemandModel
+    model: workload_model.WorkloadModel
     scale: cluster_supply.Scale
     weights: Weights
 

@@ -79,11 +79,11 @@ def _pod_changes(survey: NodeSurvey, shortfalls: Shortfalls) -> Iterator[Advice]
     for proposal in registry.relaxations(survey.request, survey.query, tuple(shortfalls.values())):
         if survey.budget.exhausted:
             return  # A pod of many containers has hundreds of proposals, which take time even unchecked.
-        if (advice := _tried_on_all_nodes(survey, proposal)) is not None:
+        if (advice := _try_on_all_nodes(survey, proposal)) is not None:
             yield advice
 
 
-def _tried_on_all_nodes(survey: NodeSurvey, proposal: ProposedChange) -> Advice | None:
+def _try_on_all_nodes(survey: NodeSurvey, proposal: ProposedChange) -> Advice | None:
     """Return the cheapest variant of a change of the pod that lets it in somewhere, and on how many nodes."""
     scenario = Scenario(survey.request, survey.demand)
     feasible = functools.cache(lambda change: survey.feasibility.feasible_nodes(change.apply(scenario)))
@@ -158,8 +158,8 @@ def _try_on_node(
     def helps(changes: Iterable[Change]) -> bool:
         return trials.fits(survey, _with_changes(before, changes))
 
-    # Start from the most far-reaching variant of each change. Where variants are not cumulative, an earlier
-    # one may help that this misses.
+    # Start from the most far-reaching variant of each change. Where variants are not cumulative, this may
+    # overlook that an earlier one helps.
     chosen = [proposal.variants[-1] for proposal in proposals]
     if not helps(chosen):
         return None
@@ -194,8 +194,8 @@ def cheapest_variant(proposal: ProposedChange, helps: Callable[[Change], bool]) 
         return None
     # Once a cumulative variant helps, all later ones do, so bisection finds the first.
     change = variants[bisect.bisect_left(variants, x=True, hi=len(variants) - 1, key=helps)]
-    # Each variant adds one part. The last part is needed while all the others are there, for the variant
-    # before, which lacks only this part, did not help.
+    # Each variant adds one part. Without its last part this one is the variant before, which did not help: so
+    # this part is needed as long as all the others are there.
     return _minimized(change, change.parts[:-1], helps, needed=change.parts[-1:])
 
 
@@ -205,9 +205,8 @@ def _minimized(
     """Drop these parts one after another, as long as the change still helps; others are known to be `needed`.
 
     Dropping one part can make another unnecessary that was needed before, so those that were needed before
-    the last drop are tested once more. For example, where all cards without a holder are withheld, because an
-    unreadable record may name any of them, a card whose pods all end is withheld as well; if one of them
-    stays, the rest of the card can be used.
+    the last drop are tested once more. For example, a card that no pod holds may be withheld: then it takes
+    room if one of two pods on a card ends and the other stays, but not if both end.
     """
     retest: Sequence[Any] = ()
     for part in untested:

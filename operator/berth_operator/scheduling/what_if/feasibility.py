@@ -53,7 +53,7 @@ class FeasibilityChecker:
         self._budget.spend_on_filters(scenario, inventory.size)
         signature = signatures.of(scenario.request, scenario.demand)
         found = self._feasible_for(signature, among)
-        for other in gpu_units.alternatives(inventory.table, signature):
+        for other in gpu_units.signatures_by_unit(inventory.table, signature):
             more = self._feasible_for(other, among)
             rows = sorted(found.rows + more.rows, key=inventory.name_positions().__getitem__)
             found = FeasibleNodes(tuple(rows), found.exact and more.exact)

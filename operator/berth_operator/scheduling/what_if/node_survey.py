@@ -111,11 +111,11 @@ class NodeSurvey:
         return np.isin(self.reason_index, codes)
 
     @functools.cached_property
-    def refusing(self) -> list[int]:
+    def refusing_rows(self) -> list[int]:
         """The rows of all nodes that refuse, in the order of their names."""
         found = np.flatnonzero(self.reason_index)
-        refusing: list[int] = found[np.argsort(self.inventory.name_positions()[found])].tolist()
-        return refusing
+        rows: list[int] = found[np.argsort(self.inventory.name_positions()[found])].tolist()
+        return rows
 
     @functools.cached_property
     def change_needed(self) -> node_table.Numbers:
@@ -143,7 +143,7 @@ def survey(
     """Return the reasons of all nodes; those not searched when the budget is exhausted are undecided."""
     inventory, request, demand = search.inventory, pod_info.request, pod_info.demand
     signature = signatures.of(request, demand)
-    reason_table = reasons.evaluate(inventory, signature, search.current_refusals(signature, policy))
+    reason_table = reasons.evaluate(inventory, signature, search.current_reasons_by_row(signature, policy))
     has_node = inventory.table.has_node[: inventory.size].copy()
     _search_passing_nodes(
         reason_table, inventory, pod_info, has_node & (reason_table.reason_index == 0), budget
@@ -166,9 +166,9 @@ def survey(
 def _gaps(inventory: Inventory, signature: signatures.Signature) -> node_table.Scores:
     """Return for each node its largest shortage of what the request means there."""
     found = registry.gaps(Query(inventory, inventory.all_rows, signature))
-    for other in gpu_units.alternatives(inventory.table, signature):
+    for other in gpu_units.signatures_by_unit(inventory.table, signature):
         gaps = registry.gaps(Query(inventory, inventory.all_rows, other))
-        among = gpu_units.nodes_asked(inventory.table, inventory.all_rows, other)
+        among = gpu_units.nodes_meant(inventory.table, inventory.all_rows, other)
         found = gaps if among is None else np.where(among, gaps, found)
     return found
 
@@ -184,13 +184,13 @@ def _search_passing_nodes(
     request, order = pod_info.request, inventory.name_positions()
     unsure = set(np.flatnonzero(passing).tolist())
     if request.need.filters_suffice or not request.need.any_device:
-        # The filters decide here, as they do where devices must be near each other and none is asked for.
+        # The filters decide here, also for a pod that only says how near devices must be and asks for none.
         # Where devices are asked for, one search confirms them; it is cheap, so no limit of steps applies.
-        time_limited_only = ExplanationBudget(
+        budget_without_steps = ExplanationBudget(
             Effort(explanation_budget.NO_LIMIT, budget.effort.expired), unlimited_nodes=True
         )
         pod = Scenario(request, pod_info.demand)
-        unsure -= set(FeasibilityChecker(inventory, time_limited_only).feasible_nodes(pod, passing).rows)
+        unsure -= set(FeasibilityChecker(inventory, budget_without_steps).feasible_nodes(pod, passing).rows)
     reasons_by_class: ReasonsByClass = {}
     with budget.fraction(explanation_budget.SURVEY_FRACTION) as survey_budget:
         for row in sorted(unsure, key=lambda row: int(order[row])):

@@ -24,9 +24,9 @@ def scenario_of(survey: NodeSurvey, row: int) -> Scenario:
     """Return the pod and a node as they are."""
     info = survey.node(row)
     assert info.node is not None, "the node has no Node object"  # noqa: S101
-    holds = tuple(order_of_victims(info))
-    # Not `info.device`, which lacks the cards that are withheld for pods with unreadable allocations. The
-    # change may end such a pod; if it does not, `charge` withholds them again.
+    holds = tuple(cheapest_victims_first(info))
+    # `info.device` lacks cards that are withheld for pods with unreadable allocations; `owned` has them. The
+    # change may end such a pod; if it does not, `charge` withholds the cards again.
     return Scenario(
         survey.request,
         survey.demand,
@@ -38,7 +38,7 @@ def scenario_of(survey: NodeSurvey, row: int) -> Scenario:
     )
 
 
-def order_of_victims(info: node_info.NodeInfo) -> list[Hold]:
+def cheapest_victims_first(info: node_info.NodeInfo) -> list[Hold]:
     """Return the pods of a node: first those whose devices are shared by the fewest, last those without."""
     holders = collections.Counter(share.uuid for hold in info.holds.values() for share in hold.shares)
 
@@ -77,10 +77,12 @@ def place(survey: NodeSurvey, scenario: Scenario) -> decisions.Placement | None:
     if survey.budget.exhausted:
         return None
     survey.budget.spend_on_trial(scenario)
-    if scenario.demand.other_pods is not None:
+    if scenario.demand.inter_pod_rules is not None:
         if not passes_inter_pod_filters(survey, scenario, signature):
             return None
-        scenario = dataclasses.replace(scenario, demand=dataclasses.replace(scenario.demand, other_pods=None))
+        scenario = dataclasses.replace(
+            scenario, demand=dataclasses.replace(scenario.demand, inter_pod_rules=None)
+        )
         signature = signatures.of(scenario.request, scenario.demand)
     search = Search(inventory_of(survey, scenario))
     return search.place(

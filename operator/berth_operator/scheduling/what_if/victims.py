@@ -1,9 +1,9 @@
 """The victims: pods of a node that would have to end for the waiting pod to fit.
 
 Nothing is preempted: this is advice, and priority plays no part in it. The pods are taken in the order of
-`trials.order_of_victims`, so a smaller set of other pods might do; `advice` leaves out those that need not
-end. If freeing only the devices that the waiting pod would get is enough, that is proposed instead, for the
-victims may hold more.
+`trials.cheapest_victims_first`, so a smaller set of other pods might do; `advice` leaves out those that need
+not end. If freeing only the devices that the waiting pod would get is enough, that is proposed instead, for
+the victims may hold more.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from berth_operator.scheduling.what_if.node_survey import NodeSurvey
 
 def remedies(scenario: Scenario) -> Iterator[ProposedChange]:
     """Yield a proposal to end pods, first those that share their devices with the fewest others."""
-    return changes.ending_pods(scenario.node.name, scenario.holds[: explanation_budget.PODS_TRIED])
+    return changes.removing_pods(scenario.node.name, scenario.holds[: explanation_budget.PODS_TRIED])
 
 
 def freeing_devices_instead(
@@ -24,7 +24,7 @@ def freeing_devices_instead(
 ) -> changes.RemovePods | changes.FreeDevices:
     """Return a change that frees only the devices the pod would get, if that is enough; else this one.
 
-    Nor is it proposed if a pod that stays has a part of one of these devices.
+    Freeing them is not proposed if a pod that stays has a part of one of them.
     """
     before = trials.scenario_of(survey, row)
     after = change.apply(before)

@@ -23,14 +23,14 @@ Terms = tuple[raw.PodAffinityTerm, ...]
 Labels = Mapping[str, str]
 
 
-def of_pod(pod: raw.Pod) -> facts.OtherPods | None:
+def of_pod(pod: raw.Pod) -> facts.InterPodRules | None:
     """Return what a pod requires of other pods; None for nothing."""
     near, far, spread = affinity_terms(pod.spec), anti_affinity_terms(pod.spec), spread_constraints(pod.spec)
     if not (near or far or spread):
         return None
     namespace, labels = pod.metadata.namespace, pod.metadata.labels
     affinity_ = required_affinity(pod)
-    return facts.OtherPods(
+    return facts.InterPodRules(
         spread=tuple(spread_constraint(one, namespace, labels) for one in spread),
         affinity=affinity_,
         self_match=bool(near)

@@ -1,6 +1,6 @@
 """What the workload teaches: how much cpu and memory go with a card, and what a rest of one is worth.
 
-A DemandModel is a pure function of the pods now known, of what the nodes have, and of the
+A WorkloadModel is a pure function of the pods now known, of what the nodes have, and of the
 constants below. Its inputs are rounded first, so it changes rarely, and it is worked out
 from scratch for each new rounded input. It has four parts.
 
@@ -66,7 +66,7 @@ BY_SIZE: Final = tuple(int(value) for value in np.rint(_SPACES * UNIT / GRID))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class DemandModel:
+class WorkloadModel:
     """What placement expects of the next pods; the module says what each part means."""
 
     cpu: float = 1.0
@@ -120,7 +120,7 @@ def supply_of(kinds: Mapping[Kind, int]) -> Supply:
     )
 
 
-def learn(known: workload.Workload, nodes: Supply) -> DemandModel:
+def learn(known: workload.Workload, nodes: Supply) -> WorkloadModel:
     """Work the model out, or remember it from the last time the rounded inputs were the same."""
     count = known.count
     # The greatest power of two up to the root of twice their number: about as fine as so many can tell.
@@ -186,8 +186,8 @@ def _model(
     nodes: Supply,
     *,
     scarce: bool,
-) -> DemandModel:
-    return DemandModel(
+) -> WorkloadModel:
+    return WorkloadModel(
         cpu=cpu,
         memory=memory,
         space=worth_of_space(sizes) if sizes else BY_SIZE,

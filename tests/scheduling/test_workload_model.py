@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from berth_operator.scheduling import demand_model, workload
+from berth_operator.scheduling import workload, workload_model
 from berth_operator.scheduling.workload import GRID
 from scheduling.placements import THOROUGH
 from support import builders, random_clusters
@@ -25,7 +25,7 @@ def priced(counts: dict[int, int]) -> dict[int, float]:
     """Return the price of each size."""
     sizes = np.array(sorted(counts), dtype=np.int64)
     wanted = np.array([counts[size] for size in sorted(counts)], dtype=np.float64)
-    found = demand_model.prices(sizes, wanted / wanted.sum())
+    found = workload_model.prices(sizes, wanted / wanted.sum())
     return dict(zip(sizes.tolist(), found.tolist(), strict=True))
 
 
@@ -43,9 +43,9 @@ def known(*samples: workload.Sample) -> workload.Workload:
     return made
 
 
-def supply(cpu: int = 8000, cards: int = 400, nodes: int = 2, model: str = "t4") -> demand_model.Supply:
+def supply(cpu: int = 8000, cards: int = 400, nodes: int = 2, model: str = "t4") -> workload_model.Supply:
     """Return what equal nodes have."""
-    return demand_model.supply([(model, cards, cpu, 64 * builders.GIB)] * nodes)
+    return workload_model.supply([(model, cards, cpu, 64 * builders.GIB)] * nodes)
 
 
 def crowd(size: int, count: int = 200, *, cpu: int = 1000, models: workload.Models = ()) -> workload.Sample:
@@ -76,7 +76,7 @@ def test_dearest_set_is_found(counts: dict[int, int], space: int) -> None:
     price = priced(counts)
     sizes = np.array(sorted(price), dtype=np.int64)
 
-    worth, held = demand_model.knapsack_values(sizes, np.array([price[size] for size in sizes.tolist()]))
+    worth, held = workload_model.knapsack_values(sizes, np.array([price[size] for size in sizes.tolist()]))
 
     assert worth[space] == pytest.approx(dearest(price, space), abs=1e-9)
     assert held[space] @ sizes <= space
@@ -92,43 +92,43 @@ def test_dearest_set_is_found(counts: dict[int, int], space: int) -> None:
 )
 def test_more_space_is_never_worth_less(counts: dict[int, int]) -> None:
     """Nothing is worth nothing, a whole card is worth one, and in between worth only grows."""
-    worth = demand_model.worth_of_space(proportions(counts))
+    worth = workload_model.worth_of_space(proportions(counts))
 
     assert len(worth) == GRID + 1
-    assert (worth[0], worth[GRID]) == (0, demand_model.UNIT)
+    assert (worth[0], worth[GRID]) == (0, workload_model.UNIT)
     assert list(worth) == sorted(worth)
 
 
 def test_halves_make_steps() -> None:
     """Where only halves are asked for, less than a half is worth nothing, and less than two is worth one."""
-    worth = demand_model.worth_of_space(proportions({50: 10}))
+    worth = workload_model.worth_of_space(proportions({50: 10}))
 
-    assert [2 * worth[space] / demand_model.UNIT for space in (49, 50, 99, 100)] == [0, 1, 1, 2]
+    assert [2 * worth[space] / workload_model.UNIT for space in (49, 50, 99, 100)] == [0, 1, 1, 2]
 
 
 def test_equal_inputs_teach_the_same() -> None:
     """A model worked out anew is the same, to the last digit (I8)."""
     counts = proportions({10: 3, 33: 4, 50: 1, 100: 9})
-    before = demand_model.worth_of_space(counts)
-    demand_model.worth_of_space.cache_clear()
+    before = workload_model.worth_of_space(counts)
+    workload_model.worth_of_space.cache_clear()
 
-    assert demand_model.worth_of_space(counts) == before
+    assert workload_model.worth_of_space(counts) == before
 
 
 # ---------------------------------------------------------------- the whole model
 
 
-@pytest.mark.parametrize("count", [0, demand_model.ENOUGH - 1], ids=["no pod", "a handful"])
+@pytest.mark.parametrize("count", [0, workload_model.ENOUGH - 1], ids=["no pod", "a handful"])
 def test_few_pods_teach_no_worth(count: int) -> None:
     """Who knows few pods takes each space for what it is, and no card for one too many."""
-    found = demand_model.learn(known(crowd(50, count)), supply())
+    found = workload_model.learn(known(crowd(50, count)), supply())
 
-    assert (found.space, found.surplus) == (demand_model.BY_SIZE, ())
+    assert (found.space, found.surplus) == (workload_model.BY_SIZE, ())
 
 
 def test_without_pods_cards_are_fed_evenly() -> None:
     """Until pods say otherwise, each percent of a card has its part of the nodes' cpu and memory."""
-    found = demand_model.learn(known(), supply(cpu=8000, cards=400))
+    found = workload_model.learn(known(), supply(cpu=8000, cards=400))
 
     assert found.cpu == pytest.approx(20)
     assert found.memory == pytest.approx(64 * builders.GIB / 400)
@@ -136,8 +136,8 @@ def test_without_pods_cards_are_fed_evenly() -> None:
 
 def test_thirsty_pods_are_learned() -> None:
     """Where pods ask much cpu with their cards, a card is taken to need much."""
-    modest = demand_model.learn(known(*[crowd(100, 1, cpu=100)] * 100), supply())
-    thirsty = demand_model.learn(known(*[crowd(100, 1, cpu=9000)] * 100), supply())
+    modest = workload_model.learn(known(*[crowd(100, 1, cpu=100)] * 100), supply())
+    thirsty = workload_model.learn(known(*[crowd(100, 1, cpu=9000)] * 100), supply())
 
     assert modest.cpu == pytest.approx(1, rel=0.2)
     assert thirsty.cpu == pytest.approx(90, rel=0.2)
@@ -167,21 +167,21 @@ ELSEWHERE: Final = ("", 0, 3000, 64 * builders.GIB)  # A node without cards.
     ],
 )
 def test_cpu_is_scarce_where_it_runs_out_before_the_cards(
-    samples: list[workload.Sample], nodes: list[demand_model.Kind], *, scarce: bool
+    samples: list[workload.Sample], nodes: list[workload_model.Kind], *, scarce: bool
 ) -> None:
     """Four cards have 8 cpu: so many pods of one card may ask two, all others included."""
     cards = ("t4", 400, 8000, 64 * builders.GIB)
 
-    found = demand_model.learn(known(*samples), demand_model.supply([cards, *nodes]))
+    found = workload_model.learn(known(*samples), workload_model.supply([cards, *nodes]))
 
     assert found.scarce is scarce
 
 
 def test_model_that_few_may_use_is_in_surplus() -> None:
     """Cards of a model that most pods rule out cost less; those that all want do not."""
-    nodes = demand_model.supply([("t4", 400, 8000, builders.GIB), ("h200", 400, 8000, builders.GIB)])
+    nodes = workload_model.supply([("t4", 400, 8000, builders.GIB), ("h200", 400, 8000, builders.GIB)])
 
-    found = demand_model.learn(known(crowd(100, models=("h200",))), nodes)
+    found = workload_model.learn(known(crowd(100, models=("h200",))), nodes)
 
     assert dict(found.surplus)["t4"] < GRID
     assert "h200" not in dict(found.surplus)
@@ -189,8 +189,8 @@ def test_model_that_few_may_use_is_in_surplus() -> None:
 
 def test_nodes_without_anything_teach_something() -> None:
     """No node, or nodes without cpu, break nothing."""
-    for nodes in (demand_model.Supply(), supply(cpu=0)):
-        found = demand_model.learn(known(crowd(50, cpu=0)), nodes)
+    for nodes in (workload_model.Supply(), supply(cpu=0)):
+        found = workload_model.learn(known(crowd(50, cpu=0)), nodes)
 
         assert found.cpu > 0
         assert found.memory > 0
@@ -201,12 +201,12 @@ def test_nodes_without_anything_teach_something() -> None:
 def test_model_depends_on_nothing_else(samples: list[workload.Sample], data: st.DataObject) -> None:
     """Equal pods and equal nodes teach the same, whatever came first and whatever was learned before (I8)."""
     kinds = [("t4", 400, 8000, builders.GIB), ("h200", 800, 16000, builders.GIB), ("t4", 200, 8000, 0)]
-    one = demand_model.learn(known(*samples), demand_model.supply(kinds))
-    demand_model.learn(known(*samples[1:]), supply())
-    demand_model._model.cache_clear()
-    demand_model.worth_of_space.cache_clear()
+    one = workload_model.learn(known(*samples), workload_model.supply(kinds))
+    workload_model.learn(known(*samples[1:]), supply())
+    workload_model._model.cache_clear()
+    workload_model.worth_of_space.cache_clear()
 
-    again = demand_model.supply(data.draw(st.permutations(kinds)))
-    other = demand_model.learn(known(*data.draw(st.permutations(samples))), again)
+    again = workload_model.supply(data.draw(st.permutations(kinds)))
+    other = workload_model.learn(known(*data.draw(st.permutations(samples))), again)
 
     assert other == one
