@@ -173,8 +173,8 @@ def memory() -> int:
 
 async def fuzz(run: Run, minutes: float, tell: Callable[[str], None]) -> tuple[Broken | None, dict[str, Any]]:
     """Draw pods for so long, and give what was broken, if anything, and the figures."""
-    began, warm, minute = time.monotonic(), 0, 0
     garbage_collection.settle()
+    began, warm, minute = time.monotonic(), 0, 0
     while (passed := time.monotonic() - began) < minutes * 60:
         broken = await run.burst()
         if broken is not None:
