@@ -148,18 +148,6 @@ class VfGroup(model_rules.Model):
 class Card(model_rules.Model):
     """One device of the node: a GPU, a network card, an FPGA."""
 
-    model_config = pydantic.ConfigDict(
-        json_schema_extra=model_rules.validations(
-            model_rules.Rule(
-                "self.type != 'gpu' || has(self.memory)", "memory must be given for a device of type gpu"
-            ),
-            model_rules.Rule(
-                "!has(self.links) || !self.links.exists(link, link.peer == self.uuid)",
-                "links must lead to other devices, not back to the device itself",
-            ),
-        )
-    )
-
     uuid: model_rules.Uuid
     """Identity of the device, such as "GPU-6cf3bbc0-…" or "rdma-0000:1f:00.0". Allocations name
     devices by it."""
@@ -258,6 +246,11 @@ class DeviceSpec(model_rules.Model):
     model_config = pydantic.ConfigDict(
         json_schema_extra=model_rules.validations(
             *device_status.OF_SPEC,
+            # All rules are of the spec: the server would begin anew for each device with a rule of devices.
+            model_rules.Rule(
+                "!has(self.devices) || self.devices.all(device, device.type != 'gpu' || has(device.memory))",
+                "memory must be given for every device of type gpu",
+            ),
             # A list of one list is a variable. A minor is counted on from the first of its type.
             model_rules.Rule(
                 "!has(self.devices) || [self.devices.map(device, device.type)].all(types, "
@@ -270,9 +263,9 @@ class DeviceSpec(model_rules.Model):
             ),
             model_rules.Rule(
                 "!has(self.devices) || [self.devices.map(device, device.uuid)].all(uuids, "
-                "self.devices.all(device, !has(device.links) || "
-                "sets.contains(uuids, device.links.map(link, link.peer))))",
-                "the peer of every link must be the uuid of a device in spec.devices",
+                "self.devices.all(device, !has(device.links) || [device.links.map(link, link.peer)]"
+                ".all(peers, sets.contains(uuids, peers) && !(device.uuid in peers))))",
+                "the peer of every link must be the uuid of another device in spec.devices",
             ),
             model_rules.Rule(
                 "!has(self.partitions) || [has(self.devices) ? self.devices.map(device, device.uuid) : []]"

@@ -18,14 +18,21 @@ from berth_crds import model_rules, schema_limits, vocabulary
 # each write, for it goes through all of an object whatever of it changes.
 
 
-def _size(found: str) -> str:
-    """Return how many there are of what may be absent, in CEL."""
-    return f"(has({found}) ? {found}.size() : 0)"
+def _size(owner: str, field: str) -> str:
+    """Return how many entries a list has that may be absent, in CEL."""
+    # Each time that a field is read the server lists all fields of its owner: what is read once is cheap.
+    return f"{owner}.?{field}.orValue([]).size()"
 
 
-def _characters(labels: str) -> str:
-    """Return how many characters labels have, in CEL."""
-    return f"(has({labels}) ? {labels}.map(key, key.size() + {labels}[key].size()).sum() : 0)"
+def _labels(owner: str) -> str:
+    """Return how many labels something has, in CEL."""
+    return f"{owner}.?labels.orValue({{}}).size()"
+
+
+def _characters(owner: str) -> str:
+    """Return how many characters its labels have, in CEL: a list of one map is a variable."""
+    each = "labels.map(key, key.size() + labels[key].size()).sum()"
+    return f"(has({owner}.labels) ? [{owner}.labels].map(labels, {each}).sum() : 0)"
 
 
 def _of_groups(each: str) -> str:
@@ -39,27 +46,31 @@ def _rule(each: str, most: int, what: str) -> model_rules.Rule:
     return model_rules.Rule(rule, f"all devices together have at most {most} {what}")
 
 
-_uuids: Final = f"1 + (has(device.mig) ? {_size('device.mig.instances')} : 0)"
-_labels: Final = _size("group.labels")
-_vfs: Final = _size("group.vfs")
-_texts: Final = _of_groups(_characters("group.labels"))
+_vfs: Final = _size("group", "vfs")
+_function_labels: Final = f"{_labels('group')} * {_vfs}"
 
 OF_SPEC: Final = (
-    _rule(_uuids, schema_limits.TOTAL_UUIDS, "uuids, those of MIG instances included"),
-    _rule(_size("device.links"), schema_limits.TOTAL_LINKS, "links"),
-    _rule(_of_groups(_vfs), schema_limits.TOTAL_FUNCTIONS, "virtual functions"),
-    _rule(f"{_size('device.labels')} + {_of_groups(_labels)}", schema_limits.TOTAL_LABELS, "labels"),
     _rule(
-        _of_groups(f"{_labels} * {_vfs}"),
+        f"1 + {_size('device.?mig', 'instances')}",
+        schema_limits.TOTAL_UUIDS,
+        "uuids, those of MIG instances included",
+    ),
+    _rule(_size("device", "links"), schema_limits.TOTAL_LINKS, "links"),
+    _rule(_of_groups(_vfs), schema_limits.TOTAL_FUNCTIONS, "virtual functions"),
+    _rule(f"{_labels('device')} + {_of_groups(_labels('group'))}", schema_limits.TOTAL_LABELS, "labels"),
+    _rule(
+        _of_groups(_function_labels),
         schema_limits.TOTAL_FUNCTION_LABELS,
         "labels of virtual functions, counted for each of them",
     ),
     _rule(
-        f"{_characters('device.labels')} + {_texts}", schema_limits.TOTAL_LABEL_TEXT, "characters in labels"
+        f"{_characters('device')} + {_of_groups(_characters('group'))}",
+        schema_limits.TOTAL_LABEL_TEXT,
+        "characters in labels",
     ),
 )
 OF_STATUS: Final = (
-    _rule(_size("device.occupants"), schema_limits.TOTAL_OCCUPANTS, "occupants"),
+    _rule(_size("device", "occupants"), schema_limits.TOTAL_OCCUPANTS, "occupants"),
     model_rules.Rule(model_rules.all_different("devices", "uuid"), "all verdicts must be of different uuids"),
 )
 

@@ -72,19 +72,19 @@ REFUSED: list[tuple[str, str, Change, str]] = [
         "a GPU without memory",
         "device",
         lambda made: made["spec"]["devices"][0].pop("memory"),
-        "memory must be given for a device of type gpu",
+        "memory must be given for every device of type gpu",
     ),
     (
         "a link to an unlisted card",
         "device",
         lambda made: made["spec"]["devices"][0]["links"][0].update(peer="GPU-gone"),
-        "the peer of every link must be the uuid of a device in spec.devices",
+        "the peer of every link must be the uuid of another device in spec.devices",
     ),
     (
         "a link to itself",
         "device",
         lambda made: made["spec"]["devices"][0]["links"][0].update(peer=FIRST),
-        "links must lead to other devices",
+        "the peer of every link must be the uuid of another device in spec.devices",
     ),
     (
         "two links to one peer",
