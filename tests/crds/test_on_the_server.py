@@ -11,6 +11,16 @@ from crds import example_objects
 from testbed import cluster as clusters
 
 VERSIONS = sorted((Path(__file__).parents[1] / "golden" / "versions").glob("*/snapshot.yaml"))
+# Whether it is there already or not: there is one policy in a cluster.
+TAKE = [
+    "apply",
+    "--server-side",
+    "--force-conflicts",
+    "--dry-run=server",
+    "--validate=strict",
+    "--filename",
+    "-",
+]
 FIRST = "GPU-6cf3bbc0-7726-46d2-816f-525511292b61"
 
 
@@ -41,8 +51,7 @@ def test_what_each_version_stored_is_still_taken(snapshot: Path, kinds: clusters
         thing["metadata"] = {"name": thing["metadata"]["name"]}
 
     body = json.dumps({"apiVersion": "v1", "kind": "List", "items": ours})
-    words = ("create", "--dry-run=server", "--validate=strict", "--namespace", namespace, "--filename", "-")
-    taken = kinds.kubectl(*words, "--output=name", stdin=body).split()
+    taken = kinds.kubectl(*TAKE, "--namespace", namespace, "--output=name", stdin=body).split()
     assert {name.split(".")[0] for name in taken} == {"device", "gpupod", "placementpolicy"}
     assert len(taken) == len(ours)
 
@@ -56,7 +65,7 @@ def test_policies_on_the_pages_are_taken(page: str, kinds: clusters.Cluster) -> 
 
     assert written
     for block in written:
-        kinds.kubectl("create", "--dry-run=server", "--validate=strict", "--filename", "-", stdin=block)
+        kinds.kubectl(*TAKE, stdin=block)
 
 
 def test_a_policy_shows_every_rule_that_holds(objects: example_objects.ExampleObjects) -> None:
