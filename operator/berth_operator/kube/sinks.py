@@ -16,7 +16,7 @@ from berth_operator.engine.watchdog import Watchdog
 from berth_operator.kube import gpupod_store, kopf_lag, rejected_pods
 from berth_operator.scheduling import allocation_recovery
 from berth_operator.scheduling.nodes import facts
-from berth_operator.translate import device_size, devices, gpupods, measured_load, nodes, pods, raw
+from berth_operator.translate import device_cache, devices, gpupods, measured_load, nodes, pods, raw
 
 log = logging.getLogger(__name__)
 
@@ -200,19 +200,21 @@ class DeviceSink(FailClosedSink):
         self._ledger = ledger
         self._watchdog = watchdog
         self._faults = FaultLog(logger, "Device %s gets no pod: it has %s", logs.node)
+        self._cache = device_cache.DeviceCache()
         self.uids: dict[str, str] = {}  # Of the Devices, by name.
 
     def upserted(self, thing: wire.Device) -> None:
         """Record what an agent published; no pod gets a card of a Device beyond the limits of size."""
         self.uids[thing.metadata.name] = thing.metadata.uid
-        fault = device_size.too_large(thing) or device_size.excess(thing.spec)
+        device, fault = self._cache.read(thing)
         self._faults.record(thing.metadata.name, fault)
-        self._ledger.device_seen(devices.read(thing, fault), devices.read_record(thing.status))
+        self._ledger.device_seen(device, devices.read_record(thing.status))
         self._watchdog.device_seen(thing.metadata.name, found_silent=devices.found_silent(thing))
 
     def deleted(self, meta: wire.Meta) -> None:
         """Forget a Device that was deleted."""
         self.uids.pop(meta.name, None)
+        self._cache.forget(meta.name)
         self._faults.record(meta.name, "")
         self._watchdog.device_gone(meta.name)
         self._ledger.device_gone(meta.name)
