@@ -73,7 +73,7 @@ def _card(table: node_table.NodeTable, at: int, slot: int) -> dict[str, Any]:
 
 
 def workload(inventory: Inventory) -> dict[str, Any]:
-    """Return the recorded workload, and the demand model that results from it."""
+    """Return the recorded workload, and the workload model that results from it."""
     known, supplies = inventory.workload, inventory._cluster_supply
     return {
         "pods": len(known),

@@ -1,7 +1,7 @@
 """Records of decisions: metrics, and the last decisions for the debug pages.
 
 The inputs of each decision are shown as a digest: two decisions with the same version of the
-inventory, the same demand model and the same request had the same inputs. The values behind it are
+inventory, the same workload model and the same request had the same inputs. The values behind it are
 frozen, so keeping them costs a reference, and the digest itself is only computed when it is read.
 """
 

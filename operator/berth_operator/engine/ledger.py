@@ -187,7 +187,7 @@ class Ledger:
         nameless: allocation_recovery.UnreadableAllocation | None = None,
         requirements: facts.NodeSelection | None = None,
     ) -> None:
-        """Record a pod on a node and what it holds; `sample` is its request, for the demand model.
+        """Record a pod on a node and what it holds; `sample` is its request, for the workload model.
 
         `nameless` is given if its own record cannot be read, so that a GpuPod may name its devices;
         `requirements` as long as its kubelet may refuse it because the node does not meet them.

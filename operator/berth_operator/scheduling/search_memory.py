@@ -38,7 +38,7 @@ HiddenScores = tuple[node_table.Numbers, node_table.Scores]  # Positions of node
 class CachedScores:
     """The scores of all nodes for one signature, by position, as of a version of the node table.
 
-    They are void under another policy or demand model. What single nodes answered is kept by row.
+    They are void under another policy or workload model. What single nodes answered is kept by row.
     """
 
     signature: signatures.Signature
@@ -94,7 +94,7 @@ class CachedScores:
         self.score[positions] = scores
 
     def made_under(self, policy: Policy, model: WorkloadModel) -> bool:
-        """Whether the scores were made under this policy and this demand model."""
+        """Whether the scores were made under this policy and this workload model."""
         same_policy = self.policy is policy or self.policy == policy
         return same_policy and (self.model is model or self.model == model)
 
