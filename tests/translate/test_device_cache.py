@@ -42,10 +42,8 @@ def test_what_the_operator_writes_changes_nothing(later: wire.Device) -> None:
     "later",
     [
         pytest.param(
-            msgspec.structs.replace(
-                changed(meta={"generation": 2}), spec=msgspec.structs.replace(SPEC, cordon=("all",))
-            ),
-            id="its spec",
+            msgspec.structs.replace(changed(), spec=msgspec.structs.replace(SPEC, cordon=("all",))),
+            id="its spec, with the generation that another had before a restore",
         ),
         pytest.param(
             changed(devices=(wire.CardStatus(FIRST, vocabulary.Health.UNHEALTHY, "Xid"),)), id="a verdict"
@@ -56,7 +54,6 @@ def test_what_the_operator_writes_changes_nothing(later: wire.Device) -> None:
         ),
         pytest.param(changed(meta={"labels": {"berth.dev/gpu-partition-policy": "Honor"}}), id="a label"),
         pytest.param(changed(meta={"annotations": {"a": "b"}}), id="an annotation"),
-        pytest.param(changed(meta={"uid": "u2"}), id="another Device of the name"),
     ],
 )
 def test_what_others_write_is_read(later: wire.Device) -> None:
@@ -77,10 +74,3 @@ def test_a_device_that_is_gone_is_forgotten() -> None:
     cache.forget("n1")
 
     assert cache.read(DEVICE).device is not first.device
-
-
-def test_an_object_without_a_generation_is_read_each_time() -> None:
-    """Only a server counts the changes of a spec; a file says nothing of them."""
-    cache, device = device_cache.DeviceCache(), changed(meta={"generation": 0})
-
-    assert cache.read(device).device is not cache.read(device).device

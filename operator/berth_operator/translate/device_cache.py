@@ -1,8 +1,8 @@
 """Keeps Devices as they were read: what the operator writes into their statuses changes nothing of that.
 
-A Device is a function of its spec, which a generation stands for, of labels and annotations, and of what the
-agent says in the status. While none of these changes, the same value is returned, which the ledger has anyway
-and recognises without comparing card by card.
+A reading is a function of spec, labels and annotations, and of what the agent says in the status. While none
+of these changes, the same value is returned, which the ledger has anyway and recognises without comparing
+cards. A generation is not enough to go by: after etcd was restored, it comes again with another spec.
 """
 
 from typing import NamedTuple
@@ -34,8 +34,7 @@ class DeviceCache:
             return known[1]
         fault = device_size.too_large(device) or device_size.excess(device.spec)
         found = Read(devices.read(device, fault), fault)
-        if device.metadata.generation:  # A server counts them from 1.
-            self._read[name] = key, found
+        self._read[name] = key, found
         return found
 
     def forget(self, name: str) -> None:
@@ -46,5 +45,5 @@ class DeviceCache:
 def _key(device: wire.Device) -> tuple[object, ...]:
     """Return what a reading depends on; texts count by their hash, of which nobody outside knows the key."""
     meta, status = device.metadata, device.status
-    said = msgspec.msgpack.encode((meta.labels, meta.annotations, status.devices, status.conditions))
-    return meta.uid, meta.generation, bool(device_size.too_large(device)), hash(said)
+    said = (meta.labels, meta.annotations, device.spec, status.devices, status.conditions)
+    return bool(device_size.too_large(device)), hash(msgspec.msgpack.encode(said))

@@ -8,6 +8,7 @@ expression selects the pod itself, but counts no other.
 """
 
 import dataclasses
+import itertools
 from collections.abc import Iterable, Iterator
 from typing import ClassVar, Final
 
@@ -132,31 +133,28 @@ def gaps(query: Query) -> Iterator[node_table.Scores]:
 # ---------------------------------------------------------------- what would lift it
 
 
+def _replaced(
+    scenario: changes.Scenario, constraint: facts.SpreadConstraint, *instead: facts.SpreadConstraint
+) -> changes.Scenario:
+    """Return the scenario in which the pod has these constraints in place of one."""
+
+    def change(rules: facts.InterPodRules) -> facts.InterPodRules:
+        spread = (instead if one == constraint else (one,) for one in rules.spread)
+        return dataclasses.replace(rules, spread=tuple(itertools.chain.from_iterable(spread)))
+
+    return changes.with_inter_pod_rules(scenario, change)
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class ChangeSpread(changes.Change):
-    """The pod has another topology spread constraint in place of one, or none."""
+class DropSpread(changes.Change):
+    """The pod does without a topology spread constraint."""
 
     precedence: ClassVar = changes.Precedence.DROP_CONDITION
     constraint: facts.SpreadConstraint
 
     def apply(self, scenario: changes.Scenario) -> changes.Scenario:
-        """Return the scenario after the change."""
-        return changes.with_inter_pod_rules(
-            scenario, lambda others: dataclasses.replace(others, spread=self.changed(others.spread))
-        )
-
-    def changed(self, spread: tuple[facts.SpreadConstraint, ...]) -> tuple[facts.SpreadConstraint, ...]:
-        """Return the constraints after the change."""
-        raise NotImplementedError
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class DropSpread(ChangeSpread):
-    """The pod does without a topology spread constraint."""
-
-    def changed(self, spread: tuple[facts.SpreadConstraint, ...]) -> tuple[facts.SpreadConstraint, ...]:
-        """Return the other constraints."""
-        return tuple(one for one in spread if one != self.constraint)
+        """Return the scenario without the constraint."""
+        return _replaced(scenario, self.constraint)
 
     def clause(self) -> str:
         """Return what the pod would do without."""
@@ -164,15 +162,18 @@ class DropSpread(ChangeSpread):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class RaiseMaxSkew(ChangeSpread):
+class RaiseMaxSkew(changes.Change):
     """The pod allows more skew."""
 
+    precedence: ClassVar = changes.Precedence.DROP_CONDITION
+    constraint: facts.SpreadConstraint
     max_skew: int
 
-    def changed(self, spread: tuple[facts.SpreadConstraint, ...]) -> tuple[facts.SpreadConstraint, ...]:
-        """Return the constraints, this one with more skew."""
-        raised = dataclasses.replace(self.constraint, max_skew=self.max_skew)
-        return tuple(raised if one == self.constraint else one for one in spread)
+    def apply(self, scenario: changes.Scenario) -> changes.Scenario:
+        """Return the scenario with more skew allowed."""
+        return _replaced(
+            scenario, self.constraint, dataclasses.replace(self.constraint, max_skew=self.max_skew)
+        )
 
     def clause(self) -> str:
         """Return how much skew the pod would allow."""
