@@ -99,7 +99,7 @@ types: $(READY) ## mypy, strict, on the programs and on the tests
 	@$(BIN)/mypy
 	@$(BIN)/mypy tests
 
-bench: $(READY) ## measure on a real API server, all or SCENARIO=fill, fractions, stream, churn, answers, restart, agents; ARGS=--help
+bench: $(READY) ## measure on a real API server, all or SCENARIO=fill, fractions, stream, churn, answers, restart, growth, agents; ARGS=--help
 	@$(BIN)/python -m bench $(SCENARIO) $(if $(RUNS),--runs $(RUNS)) $(ARGS)
 
 bench-openb: $(READY) ## GPU given out on the openb trace, by strategy; TRACE=default SEEDS=0-9

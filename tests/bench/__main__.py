@@ -21,6 +21,7 @@ SCENARIOS: Final = {
     "churn": (),
     "answers": (),
     "restart": ("--runs", "1"),
+    "growth": ("--nodes", "1000", "5000", "--pods", "0", "40000"),
     "agents": ("--nodes", "250", "500"),
 }
 HELP: Final = ("-h", "--help")

@@ -69,7 +69,7 @@ def apiserver(site: Site, *, serving: pki.Pair, signing_key: Path, extra: Sequen
         "--bind-address=127.0.0.1",
         # Without it the server looks for a default route, which a machine without network has not.
         "--advertise-address=127.0.0.1",
-        "--endpoint-reconciler-type=none",  # Nor is there anybody to find it by a Service.
+        "--endpoint-reconciler-type=none",  # A loopback address may be no endpoint, and nobody asks for it.
         f"--secure-port={site.ports.apiserver}",
         "--permit-port-sharing",  # The port is reserved by a socket of ours.
         f"--cert-dir={site.directory}",
@@ -82,7 +82,6 @@ def apiserver(site: Site, *, serving: pki.Pair, signing_key: Path, extra: Sequen
         "--service-cluster-ip-range=10.0.0.0/24",
         "--authorization-mode=Node,RBAC",
         "--enable-admission-plugins=NodeRestriction",
-        "--endpoint-reconciler-type=none",  # A loopback address may not be an endpoint.
         "--allow-privileged=true",
         "--kubelet-preferred-address-types=InternalIP",
         f"--kubelet-client-certificate={site.directory / 'admin.crt'}",
