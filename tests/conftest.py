@@ -7,6 +7,7 @@ that `-m "not cluster"` is the fast set and nobody has to remember.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -21,8 +22,9 @@ from testbed import lending
 hypothesis.settings.register_profile("berth", deadline=None)
 hypothesis.settings.load_profile("berth")
 
-# Fixtures that lend a cluster, this run's or one of their own.
-CLUSTERS = {"cluster", "base", "own_cluster", "parity_cluster"}
+# The programs of clusters have memory enough here: they collect garbage a third as often as by themselves.
+os.environ.setdefault("GOGC", "400")
+CLUSTERS = {*lending.SHARED, "base"}  # Fixtures that lend a cluster, or what stands in one.
 # What the operator is made of runs in its loop. Programs that tests start have their own.
 # The client's connections are tried in both, for agents have asyncio's.
 IN_UVLOOP = {"admission", "engine", "http_api", "http_server", "kube", "prometheus"}
@@ -33,13 +35,21 @@ LONGEST = ("release/test_upgrade.py", "release/test_install.py")
 
 @pytest.hookimpl(tryfirst=True)  # Before the option -m looks at the markers.
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test that uses the cluster, in whatever way; the longest files come first."""
+    """Mark every test that uses a cluster, in whatever way, and bring the files into order."""
     for item in items:
         if CLUSTERS & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.cluster)
         if hypothesis.is_hypothesis_test(getattr(item, "obj", None)):
             item.add_marker(pytest.mark.property)
-    items.sort(key=lambda item: not any(map(item.path.match, LONGEST)))
+    turns = lending.turns(items)
+    items.sort(key=lambda item: (not any(map(item.path.match, LONGEST)), turns[item.path]))
+
+
+@pytest.hookimpl(trylast=True)  # After the fixtures of a test, or of a file, are gone.
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Stop the clusters that no further test of this worker uses."""
+    if nextitem is not None:
+        lending.stop_unused(item.config, nextitem)
 
 
 def pytest_asyncio_loop_factories(
@@ -57,7 +67,7 @@ def pytest_asyncio_loop_factories(
 @pytest.fixture(scope="session")
 def cluster(request: pytest.FixtureRequest) -> Iterator[clusters.Cluster]:
     """Lend the cluster of this run; do not stop or break it for longer than your own test."""
-    yield from lending.lend(clusters.Cluster(), request.config)
+    yield from lending.share("cluster", clusters.Cluster(), request.config)
 
 
 @pytest.fixture
@@ -69,4 +79,4 @@ def namespace(cluster: clusters.Cluster) -> str:
 @pytest.fixture(scope="session")
 def own_cluster(request: pytest.FixtureRequest) -> Iterator[clusters.Cluster]:
     """Lend a second cluster, which only end-to-end tests use: theirs has a leader of its own."""
-    yield from lending.lend(clusters.Cluster(), request.config)
+    yield from lending.share("own_cluster", clusters.Cluster(), request.config)

@@ -12,7 +12,7 @@ from testbed import lending
 @pytest.fixture(scope="session")
 def parity_cluster(request: pytest.FixtureRequest) -> Iterator[clusters.Cluster]:
     """Lend a cluster in which only these tests make nodes."""
-    yield from lending.lend(stock.control_plane(), request.config)
+    yield from lending.share("parity_cluster", stock.control_plane(), request.config)
 
 
 @pytest.fixture
