@@ -258,6 +258,7 @@ async def test_node_is_labelled_once(scene: Scene, place: nodes.Place) -> None:
         mixed = await until_labelled(
             scene, {"berth.dev/gpu.mig": None}, what="a label that is no longer so to go"
         )
+        await scene.settled()  # The server logs a write once it is answered.
 
     assert (mixed["berth.dev/gpu.count"], mixed["mine"]) == ("8", "kept")
     writes = [each for each in scene.writes() if each.resource == "nodes"]
