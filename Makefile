@@ -67,7 +67,7 @@ chaos: $(READY) ## break operators for N rounds on a real API server; SEED=... S
 
 # All in one run: while some tests wait for the API server, others compute. Files in their own order: else those
 # of few tests come last, and they are the longest.
-EVERYTHING := -n 5 --dist loadfile --no-loadscope-reorder
+EVERYTHING := -n 4 --dist loadfile --no-loadscope-reorder
 
 test: lint types ## all that must hold, on the real API server too; ARGS=tests/... for some of it
 	$(call want,runc --version,runc)
