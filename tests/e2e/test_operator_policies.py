@@ -64,7 +64,10 @@ async def furnish(ground: Ground) -> None:
 
 
 async def furnish_storage(ground: Ground) -> None:
-    """Make claims, one of which has a node, and volumes, of which some are meant for claims."""
+    """Make claims, one of which has a node, and volumes, of which some are meant for claims.
+
+    The volumes are smaller than the claims, or the controller manager would bind some of them meanwhile.
+    """
     for name, noted in {"claim": {}, "selected": {storage.SELECTED: "n1", "k": "v"}}.items():
         claim = storage.claim(name, "late")
         claim["metadata"]["annotations"] = noted
@@ -72,7 +75,7 @@ async def furnish_storage(ground: Ground) -> None:
     whose = {"volume": {}, "expected": operator_attempts.meant(), "owned": operator_attempts.meant()}
     for name, change in whose.items():
         volume = storage.volume(f"<{name}>", "late", {"zone": "a"})
-        volume["spec"] |= change.get("spec", {})
+        volume["spec"] |= {"capacity": {"storage": "1Mi"}} | change.get("spec", {})
         if name == "expected":
             del volume["spec"]["claimRef"]["uid"]
         await ground.admin.create(V, ground.filled(volume))
