@@ -75,7 +75,8 @@ async def furnish_storage(ground: Ground) -> None:
     whose = {"volume": {}, "expected": operator_attempts.meant(), "owned": operator_attempts.meant()}
     for name, change in whose.items():
         volume = storage.volume(f"<{name}>", "late", {"zone": "a"})
-        volume["spec"] |= {"capacity": {"storage": "1Mi"}} | change.get("spec", {})
+        volume["spec"]["capacity"]["storage"] = "1Mi"
+        volume["spec"] |= change.get("spec", {})
         if name == "expected":
             del volume["spec"]["claimRef"]["uid"]
         await ground.admin.create(V, ground.filled(volume))
