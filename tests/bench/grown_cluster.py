@@ -107,7 +107,6 @@ class GrownCluster:
         self._sinks: Mapping[str, tuple[watch.Codec[Any], Any]] = {
             "node": (watch.Codec(raw.Node), sinks.NodeSink(self.ledger, log)),
             "Device": (watch.Codec(wire.Device), sinks.DeviceSink(self.ledger, watchdog, log)),
-            "Lease": (watch.Codec(lease.Lease), sinks.LeaseSink(watchdog, log)),
             "GpuPod": (watch.Codec(wire.GpuPod), sinks.GpuPodSink(self.ledger, log)),
             "pod": (watch.Codec(long_pods.Pod), sinks.PodSink(self.ledger, writer, log)),
         }
