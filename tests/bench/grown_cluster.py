@@ -247,8 +247,8 @@ class GrownCluster:
         """Have the nodes that have changed summed up, and written, and the watch show that."""
         with self.stopwatch.part("summaries"):
             inventory, changed = self.ledger.inventory, self.changes.read()
-            everything = set(inventory.index) if changed is None else changed
-            for portion in node_summaries.portions(inventory, everything, self._clock):
+            changed = set(inventory.index) if changed is None else changed
+            for portion in node_summaries.portions(inventory, changed, self._clock):
                 self.statuses.update(portion)
             await self.statuses.flush()
         for name, status in self._server.statuses.items():
