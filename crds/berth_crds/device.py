@@ -6,7 +6,8 @@ operator writes what follows from it. One bad card is one bad entry here, never 
 that lacks the good ones: that is why verdicts stand in a list of their own (`device_status`).
 The columns that `kubectl get devices` prints are listed in `schema.KINDS`.
 
-The docstrings are the manual: `kubectl explain device.spec` prints them.
+The docstrings are the manual: `kubectl explain device.spec` prints them. After a change `make crds` writes
+the manifest, and the structs that the programs decode (`wire`).
 """
 
 from typing import Annotated

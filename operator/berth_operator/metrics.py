@@ -1,9 +1,9 @@
 """The metrics for Prometheus: names, help and buckets, in a registry of our own.
 
-Nothing here is global: `app` makes one Metrics and passes its parts on. Every possible series is
-made at the start, so that counting is one lookup in a dict, zeros are shown before the first
-event, and no label grows without limit. State (waiting pods, free cards) is collected only when
-the metrics are read. Pods are never labels; `/debug` has the fate of single pods.
+Nothing here is global: `app` makes one Metrics and passes its parts on. Every possible series is made at the
+start, so that counting is one lookup in a dict, zeros are shown before the first event, and no label grows
+without limit. State (waiting pods, free cards) is collected only when the metrics are read
+(`engine.inventory_metrics`). Pods are never labels; `/debug` has the fate of single pods.
 """
 
 import enum

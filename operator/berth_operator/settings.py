@@ -71,8 +71,9 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
         prog=PROGRAM,
         description=DESCRIPTION,
     )
-    for flag, metavar, kind, default, text in FLAGS:
-        variable = flags.variable(flag)
+    defaults = _defaults_of_flags()
+    for flag, metavar, kind, text in FLAGS:
+        default, variable = defaults[flag], flags.variable(flag)
         parser.add_argument(
             f"--{flag}",
             type=flags.reader(kind),
@@ -81,6 +82,17 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
             help=f"{text} [{variable}]" + (f" (default: {default})" if default not in {None, ""} else ""),
         )
     return parser
+
+
+def _defaults_of_flags() -> dict[str, Any]:
+    """Return the default of each flag: that of its setting, unless it is a text or depends on the machine."""
+    usual = Settings()
+    return {flag: getattr(usual, flag.replace("-", "_")) for flag, *_ in FLAGS} | {
+        "name": socket.gethostname(),
+        "namespace": own_namespace(),
+        "scheduler-names": names.SCHEDULER_NAME,
+        device_packages.FLAG: device_packages.ALL,
+    }
 
 
 def _number(text: str) -> float:
@@ -143,34 +155,30 @@ def _one_of(words: tuple[str, ...]) -> Callable[[str], str]:
     return choice
 
 
-FLAGS: Final[tuple[tuple[str, str, Callable[[str], Any], Any, str], ...]] = (
+FLAGS: Final[tuple[tuple[str, str, Callable[[str], Any], str], ...]] = (
     (
         "kubeconfig",
         "FILE",
         str,
-        None,
         "the kubeconfig to use; without it $KUBECONFIG, the pod's own account, ~/.kube/config",
     ),
-    ("context", "CONTEXT", str, None, "the context of that kubeconfig"),
+    ("context", "CONTEXT", str, "the context of that kubeconfig"),
     (
         "name",
         "NAME",
         str,
-        socket.gethostname(),
         "this replica's name in the leader's Lease; in a pod, the pod's name",
     ),
     (
         "namespace",
         "NAMESPACE",
         _namespace,
-        own_namespace(),
         "where the leader's Lease and what belongs to the webhook are; in a pod, the pod's namespace",
     ),
     (
         "scheduler-names",
         "NAMES",
         _names,
-        names.SCHEDULER_NAME,
         (
             "bind the pods that have one of these in spec.schedulerName, separated by commas; see "
             "manifests/migrating.md for what else to edit; not for the name of a scheduler that still runs"
@@ -180,7 +188,6 @@ FLAGS: Final[tuple[tuple[str, str, Callable[[str], Any], Any, str], ...]] = (
         "listen",
         "HOST:PORT",
         flags.address,
-        "",
         (
             "serve /healthz, /readyz, /metrics, and under /debug/ backlog, ledger, explain, decisions and "
             "snapshot, at HOST:PORT; nothing is served by default. At a loopback address /debug is open to "
@@ -193,7 +200,6 @@ FLAGS: Final[tuple[tuple[str, str, Callable[[str], Any], Any, str], ...]] = (
         "listen-probes",
         "HOST:PORT",
         flags.address,
-        "",
         (
             "serve /healthz and /readyz alone at this HOST:PORT, for a kubelet, so that no crowd at --listen "
             "makes it restart the operator (--listen serves them as well); not served by default"
@@ -203,7 +209,6 @@ FLAGS: Final[tuple[tuple[str, str, Callable[[str], Any], Any, str], ...]] = (
         "listen-webhook",
         "HOST:PORT",
         flags.address,
-        "",
         (
             "serve HTTPS at this HOST:PORT for an API server before Kubernetes 1.36, which then puts the "
             "variables that name a container's cards into new pods; see manifests/delivery.md; not served by "
@@ -214,24 +219,21 @@ FLAGS: Final[tuple[tuple[str, str, Callable[[str], Any], Any, str], ...]] = (
         "metrics-auth",
         "open|token",
         _one_of(METRICS_AUTH),
-        "open",
         "who may read /metrics, which names no pod: open (whoever reaches the port) or token (as for /debug)",
     ),
     (
         "lease-duration",
         "SECONDS",
         _lease_seconds,
-        6.0,
         "seconds until a silent leader may be replaced, 60 at most",
     ),
-    ("renew-deadline", "SECONDS", _seconds, 4.0, "seconds in which the leader must renew, or stop"),
-    ("retry-period", "SECONDS", _seconds, 1.0, "seconds between two attempts to take or renew the lead"),
-    ("binds-at-once", "NUMBER", _count, 64, "Bindings under way at the same time"),
+    ("renew-deadline", "SECONDS", _seconds, "seconds in which the leader must renew, or stop"),
+    ("retry-period", "SECONDS", _seconds, "seconds between two attempts to take or renew the lead"),
+    ("binds-at-once", "NUMBER", _count, "Bindings under way at the same time"),
     (
         "binds-per-second",
         "NUMBER",
         _rate,
-        0.0,
         (
             "the most Bindings to send in a second, for an API server that must be spared; 0: no limit. A "
             "server that asks for a rest (429, Retry-After) gets it in any case"
@@ -241,14 +243,12 @@ FLAGS: Final[tuple[tuple[str, str, Callable[[str], Any], Any, str], ...]] = (
         "audit-period",
         "SECONDS",
         _seconds,
-        600.0,
         "seconds between two comparisons of the ledger with the API (metric berth_ledger_drift, always 0)",
     ),
     (
         "prometheus-token-file",
         "FILE",
         str,
-        "",
         (
             "the file of the bearer token for Prometheus, where a policy takes the loads of cards from it; "
             "sent over https:// alone; no token by default"
@@ -258,19 +258,17 @@ FLAGS: Final[tuple[tuple[str, str, Callable[[str], Any], Any, str], ...]] = (
         "prometheus-ca-file",
         "FILE",
         str,
-        "",
         (
             "the file of the certificates by which Prometheus' own is checked; those that the system trusts "
             "by default"
         ),
     ),
-    (device_packages.FLAG, "NAMES", device_packages.choice, device_packages.ALL, device_packages.HELP),
-    ("log-level", "LEVEL", _one_of(LEVELS), "info", "debug, info, warning or error"),
+    (device_packages.FLAG, "NAMES", device_packages.choice, device_packages.HELP),
+    ("log-level", "LEVEL", _one_of(LEVELS), "debug, info, warning or error"),
     (
         "log-format",
         "FORMAT",
         _one_of(logs.FORMATS),
-        logs.PLAIN,
         (
             "text, or json: then each line of the log is an object with time, level, logger, message, what "
             "the line is about (such as pod, namespace, node and cards), and the traceback of an error"

@@ -122,7 +122,7 @@ def after_strangers(cluster: random_clusters.ClusterState, node: str) -> device_
     taken = {minor for minors in strangers(cluster, node).values() for minor in minors}
     if device is None or not taken:
         return device
-    lost = decisions.Reason.WRONG_RECORD
+    lost = decisions.Reason.INVALID_ALLOCATION
     found = tuple(
         dataclasses.replace(card, trouble=card.trouble or lost) if card.minor in taken else card
         for card in device.cards

@@ -75,13 +75,13 @@ CUT = builders.card(0, mig=True, instances=builders.instances("n1", 0, 2))
         pytest.param(
             [A, builders.card(1, trouble=Reason.UNHEALTHY)],
             (0, 1),
-            [Reason.WRONG_RECORD, Reason.UNHEALTHY],
+            [Reason.INVALID_ALLOCATION, Reason.UNHEALTHY],
             id="the trouble that it had before counts for more, for to mend that helps",
         ),
         pytest.param(
             [CUT, builders.card(1)],
             ("MIG-n1-0-1",),
-            [Reason.WRONG_RECORD, None],
+            [Reason.INVALID_ALLOCATION, None],
             id="an instance that is marked keeps its card: nobody can tell what else of it the pod has",
         ),
     ],
@@ -183,5 +183,5 @@ def test_of_a_type_that_a_pod_may_have_nothing_is_given() -> None:
 
     found, withheld = withheld_cards.after_holds(device, frozenset(), [hold])
 
-    assert [one.trouble for one in found.others] == [Reason.WRONG_RECORD, Reason.UNHEALTHY, None]
+    assert [one.trouble for one in found.others] == [Reason.INVALID_ALLOCATION, Reason.UNHEALTHY, None]
     assert (found.cards, withheld) == (device.cards, 0)

@@ -22,8 +22,8 @@ SEARCH_SECONDS: Final = 0.01  # The part of DECIDE_SECONDS that one pod may sear
 # The part of DECIDE_SECONDS in which pods are tried in the order of the queue. The rest is for those that
 # would never be reached in this order (`scheduling.rotation`).
 IN_ORDER_SECONDS: Final = 0.01
-# A diagnosis is begun only while half of this is left (`waiting_reasons.LEAST_SECONDS`), so not where
-# deciding took longer. Each has a time limit of its own.
+# A diagnosis is begun only while `waiting_reasons.LEAST_SECONDS` of this are left, so not where deciding
+# took longer. Each has a time limit of its own.
 ROUND_SECONDS: Final = 0.03
 
 

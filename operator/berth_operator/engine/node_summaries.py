@@ -26,7 +26,7 @@ TROUBLES: dict[Reason, str] = {
     Reason.UNHEALTHY: "unhealthy",
     Reason.CARD_CORDONED: "cordoned",
     Reason.OCCUPIED: "used by other processes",
-    Reason.WRONG_RECORD: "reserved for a pod without a valid allocation annotation",
+    Reason.INVALID_ALLOCATION: "reserved for a pod without a valid allocation annotation",
     Reason.DUPLICATE_UUID: "with a UUID that another node reports too",
 }
 

@@ -9,8 +9,8 @@ pod can have is not believed at all.
 A pod of another scheduler can have devices from a device plugin alone: for resources
 that its node offers, and not where the kubelet says that it has none. Once it runs, it has
 them, and the agent of a node that asks the kubelet will say which: until it has, any card
-of the node may be among them, and all that no pod holds by name are kept back. Before it
-runs it may never be given any, so it keeps back no more than it asks for. But Koordinator has an
+of the node may be among them, and all that no pod holds by name are withheld. Before it
+runs it may never be given any, so it withholds no more than it asks for. But Koordinator has an
 agent of its own that hands out devices, and writes into the pod which: see `foreign_allocations`.
 
 All of this is a function of the pod, its GpuPod, the Node, the Device and the policy, so it does

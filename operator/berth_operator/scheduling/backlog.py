@@ -17,7 +17,7 @@ from typing import Final
 
 from berth_operator.scheduling import decisions, queue_order, queued_pods, queues, rotation, wakeups
 from berth_operator.scheduling.pods_by_claim import ChangedClaims, PodsByClaim
-from berth_operator.scheduling.queued_pods import Entry, PodInfo, Standing, Turn
+from berth_operator.scheduling.queued_pods import Entry, PodInfo, SortKey, Standing
 
 FOLLOWING_AT_ONCE: Final = 256  # Of all kinds, when a namespace is suspended or resumed.
 MOST_COMPARED: Final = 4096  # Kinds with changed nodes between two rounds; beyond that all are activated.
@@ -40,15 +40,15 @@ class Backlog:
         self._kinds: dict[Hashable, int] = {}  # Their numbers, by what the pods ask.
         self._numbers = itertools.count(1)
         self._suspended = queues.SuspendedNamespaces()
-        self._active = queues.Queue[Turn](self._stands, self._suspended)
-        self._searched = queues.Queue[Turn](self._stands, self._suspended)  # The part that needs a search.
+        self._active = queues.Queue[SortKey](self._stands, self._suspended)
+        self._searched = queues.Queue[SortKey](self._stands, self._suspended)  # The part that needs a search.
         self._backoff = queues.Line[float](self._stands)
         self._unschedulable: dict[EventWait, dict[str, Entry]] = {}
         self._compared = 0  # How often a kind was compared with a node since the last round.
         self._all_woken_by: set[decisions.ClusterEvent] = set()  # Events for which no pod waits any more.
         self._woken: dict[str, Entry] = {}
         # The woken pods in backoff, by kind; and of active pods those that are raised.
-        self._following = queues.Queues[int, Turn](self._stands, self._suspended)
+        self._following = queues.Queues[int, SortKey](self._stands, self._suspended)
         self._raised = queues.Lines[queue_order.Group, queue_order.LocalOrder](self._stands)
         self._rotation = rotation.Rotation(self._stands, self._suspended)
         self._by_claim = PodsByClaim()
@@ -71,7 +71,7 @@ class Backlog:
 
     def each(self) -> Iterable[Entry]:
         """Return all pods in the order in which they would be taken."""
-        found = sorted(self._entries.values(), key=lambda entry: entry.turn)
+        found = sorted(self._entries.values(), key=lambda entry: entry.sort_key)
         return queue_order.reordered(found, lambda *_: ())
 
     def entries(self) -> Collection[Entry]:
@@ -86,12 +86,12 @@ class Backlog:
     def first_idle(self, limit: int, now: float) -> list[str]:
         """Return the uids of the first pods by order that wait for a change or for the end of a pause."""
         found = (entry for entry in self._entries.values() if entry.idle(now))
-        return [entry.pod_info.uid for entry in heapq.nsmallest(limit, found, key=queued_pods.TURN)]
+        return [entry.pod_info.uid for entry in heapq.nsmallest(limit, found, key=queued_pods.SORT_KEY)]
 
     def first_in_line(self, limit: int) -> list[str]:
         """Return the uids of the pods that are tried next, without those that were demoted meanwhile."""
         places = queues.walk((self._active, math.inf), (self._searched, math.inf))
-        found = (uid for turn, _, uid in places if self._entries[uid].turn == turn)
+        found = (uid for sort_key, _, uid in places if self._entries[uid].sort_key == sort_key)
         return list(itertools.islice(found, limit))
 
     def standings(self, now: float) -> dict[Standing, int]:
@@ -330,19 +330,19 @@ class Backlog:
     def _sort_in_woken(self) -> None:
         """Activate the first of the pods that were woken since the last time; the others back off."""
         if self._woken:
-            found = sorted(self._woken.values(), key=queued_pods.TURN)
-            places = list(map(queued_pods.TURN, found))
+            found = sorted(self._woken.values(), key=queued_pods.SORT_KEY)
+            sort_keys = list(map(queued_pods.SORT_KEY, found))
             if any(one.pod_info.label > 0 for one in found):
                 found = queue_order.reordered(found, lambda *_: ())
             tried = wakeups.first_to_try(found, self._suspended.names)
-            for entry, turn in zip(found, places, strict=True):
+            for entry, sort_key in zip(found, sort_keys, strict=True):
                 if entry.pod_info.uid in tried:
                     entry.not_before = 0.0
                     self._activate(entry)
                 else:
                     self._push_backoff(entry)
                     behind = self._following.of(entry.kind)
-                    behind.push(entry.pod_info.namespace, turn, entry.ticket, entry.pod_info.uid)
+                    behind.push(entry.pod_info.namespace, sort_key, entry.ticket, entry.pod_info.uid)
             self._woken.clear()
 
     def _follow_all(self) -> None:
@@ -366,7 +366,7 @@ class Backlog:
     def _activate(self, entry: Entry) -> None:
         line = self._searched if entry.pod_info.needs_device_search else self._active
         ticket, uid = self._ticket(entry), entry.pod_info.uid
-        line.push(entry.pod_info.namespace, entry.turn, ticket, uid)
+        line.push(entry.pod_info.namespace, entry.sort_key, ticket, uid)
         if entry.raised:
             self._raised.push(entry.group, entry.local, ticket, uid)
         self._rotation.stand(entry)

@@ -14,7 +14,7 @@ pods with the same can be placed alike. Its `need` sums the request up in number
 needs a `device search` where these do not tell whether a node fits: then combinations of the node's devices
 are tried (`search`).
 
-Pods are tried in order. Those that would never be reached in this order have turns in the last part of the
+Pods are tried in order. Those that would never be reached in this order are tried in the last part of the
 round (`rotation`). Nodes that have gained room, or have come to suit a pod, since that pod was tried are
 reserved for it. A pod that is tried out of order takes no node that is reserved for a pod before it in the
 queue. A pod that might fit only on reserved nodes stays active and is tried again. A namespace is
@@ -48,14 +48,15 @@ from berth_operator.scheduling.search import Search
 STEPS_PER_ROUND: Final = 5_000
 STEPS_PER_POD: Final = 2_000
 # Signatures for which no node was found in this round, perhaps for lack of effort: the next pod with the same
-# signature waits for the same reasons, and if the first goes behind all others for its effort, so does this.
+# signature waits for the same reasons, and if the first is demoted because its search was cut short, so is
+# this.
 UnschedulableSignatures = dict[signatures.Signature, decisions.Wait]
 NodeNames = frozenset[str]
 NO_NODES: Final[NodeNames] = frozenset()
 
 
 class PodToTry(NamedTuple):
-    """A pod whose turn it is, whether in the order of the queue, and the nodes that it must not take."""
+    """A pod to be tried, whether in the order of the queue, and the nodes that it must not take."""
 
     pod_info: queued_pods.PodInfo
     in_order: bool = True
@@ -114,7 +115,7 @@ def schedule(
     policy: Policy,
     limits: RoundLimits = DEFAULT_LIMITS,
 ) -> Iterator[decisions.Decision]:
-    """Yield the decisions for the pods whose turn it is, one after another.
+    """Yield the decisions for the pods that are to be tried, one after another.
 
     1. Take the active pods in order, and in the last part of the round pods that are rarely tried.
     2. Reject what cannot be served.  3. Find a placement, or the reasons why there is none.  4. Go on when
@@ -150,7 +151,7 @@ def schedule(
 def _pods_to_try(
     backlog: Backlog, now: float, limit: int, deadlines: RoundDeadlines | None
 ) -> Iterator[PodToTry]:
-    """Yield the active pods in order. If not all had a turn, those that are rarely tried come next."""
+    """Yield the active pods in order. If not all were tried, those that rarely are come next."""
     done: set[str] = set()
     active = backlog.active(now, limit)
     next_in_order = None
@@ -161,7 +162,7 @@ def _pods_to_try(
         done.add(pod_info.uid)
         yield PodToTry(pod_info)
     if deadlines is None or (next_in_order is None and len(done) < limit):
-        return  # All active pods had their turn, or there is no clock.
+        return  # All active pods were tried, or there is no clock.
     for pod_info, reserved in backlog.out_of_order(now, frozenset(done)):
         if deadlines.over:
             return
@@ -213,7 +214,7 @@ def simulate(
     *,
     limit: int = DEFAULT_LIMITS.pods_in_order,
 ) -> list[decisions.Decision]:
-    """Return the decisions for the pods whose turn it is; what was charged for them is released again."""
+    """Return the decisions for the pods that are to be tried; what was charged for them is released again."""
     found: list[decisions.Decision] = []
     charged: list[str] = []
     try:
@@ -249,7 +250,7 @@ def place_or_count_reasons(
             return decisions.Bind(pod_info.uid, placement)
         counts = reasons.count(search.inventory, signature, search.reasons_by_row(signature, policy))
         awaited = decisions.awaited_events(counts)
-        if signature.demand.claims and awaited is not None:
+        if signature.demand.claims and awaited is not None:  # None: only time is missing.
             # Whatever refuses it now: with another volume it may suit other nodes.
             awaited |= {decisions.ClusterEvent.VOLUME_CHANGED}
         unschedulable[signature] = decisions.Wait(pod_info.uid, counts, awaited, cut_short=effort.cut_short)
@@ -282,8 +283,8 @@ def _decide(
         searched_all = signature.need.filters_suffice or not effort.cut_short
         if searched_all and search.might_fit(signature, policy, reserved_nodes):
             return None
-    # No node is reserved, or none that is would take the pod, or no effort is left to search them. Then this
-    # only counts the reasons, so it need not exclude any.
+    # Without reserved nodes, this places the pod. With some it finds no place, since none of them would take
+    # the pod or no effort is left to search them, and only counts the reasons. So no node need be excluded.
     return place_or_count_reasons(search, pod_info, policy, unschedulable, effort)
 
 

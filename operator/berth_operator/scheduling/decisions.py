@@ -79,7 +79,7 @@ class Reason(enum.StrEnum):
     CARD_CORDONED = "Cordoned"
     OCCUPIED = "Occupied"
     DUPLICATE_UUID = "DuplicateUuid"
-    WRONG_RECORD = "WrongRecord"
+    INVALID_ALLOCATION = "InvalidAllocation"
     MIG_MODE = "MigMode"
     WITHHELD = "Withheld"
     FULL = "Full"
@@ -280,7 +280,7 @@ LIFTED_BY: dict[Reason, frozenset[ClusterEvent]] = {
     Reason.MIG_MODE: frozenset({ClusterEvent.DEVICE_CHANGED}),
     Reason.OCCUPIED: frozenset({ClusterEvent.DEVICE_CHANGED, ClusterEvent.CAPACITY_FREED}),
     Reason.DUPLICATE_UUID: frozenset({ClusterEvent.DEVICE_CHANGED}),
-    Reason.WRONG_RECORD: frozenset({ClusterEvent.CAPACITY_FREED, ClusterEvent.DEVICE_CHANGED}),
+    Reason.INVALID_ALLOCATION: frozenset({ClusterEvent.CAPACITY_FREED, ClusterEvent.DEVICE_CHANGED}),
     Reason.WITHHELD: frozenset({ClusterEvent.CAPACITY_FREED, ClusterEvent.DEVICE_CHANGED}),
     Reason.FULL: frozenset({ClusterEvent.CAPACITY_FREED, ClusterEvent.DEVICE_CHANGED}),
     Reason.CARD_MEMORY: frozenset(

@@ -8,10 +8,10 @@ A card that it names is given to nobody else, not even in part. Of devices of ot
 and virtual functions, and these are charged as if Berth had given them: the rest is given to others.
 
 Where a record does not count, a pod may have any device of the types that it asks for. As many cards are
-kept back as it may have (`Hold.withheld`). Of the other types all devices are (`Hold.withheld_types`):
-a pod that asks for one percent of a NIC may have a part of any, so no number of them would be enough to
-keep back. That ends with the pod, or with a record that counts. It needs a request by resources, so what
-is written on a pod that asks for no NIC keeps back no NIC.
+withheld as it may have (`Hold.withheld`). Of the other types all devices are (`Hold.withheld_types`): a pod
+that asks for one percent of a NIC may have a part of any, so no number of them would be enough. That ends
+with the pod, or with a record that counts. It needs a request by resources, so what is written on a pod that
+asks for no NIC withholds no NIC.
 """
 
 import dataclasses

@@ -19,7 +19,7 @@ class Hold:
     """What one pod takes from one node.
 
     `withheld` counts cards that the pod surely has but that are not known by name, because
-    its allocation is missing or cannot be read. `marked` are uuids and minors of cards that it
+    its allocation is invalid (`withheld_cards`). `marked` are uuids and minors of cards that it
     may have beside its shares: how much of them is unknown, so nothing more of them is given.
     `withheld_types` are types of devices other than cards of which it may have any.
     `by_agent` tells that its shares are what an agent says in a GpuPod, or what another scheduler has

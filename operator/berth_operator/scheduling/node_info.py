@@ -7,7 +7,7 @@ from berth_operator.scheduling.devices import device_facts, device_view
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.nodes import facts
 
-Cards = tuple[device_facts.Device | None, int]  # What a node can give out, and how many are kept back of it.
+Cards = tuple[device_facts.Device | None, int]  # What a node can give out, and how many are withheld of it.
 
 
 @dataclasses.dataclass(slots=True)
@@ -19,14 +19,14 @@ class NodeInfo:
     node: facts.Node | None = None
     published: device_facts.Device | None = None  # As its agent says.
     owned: device_facts.Device | None = None  # Without the cards that belong to another node.
-    device: device_facts.Device | None = None  # Without those, too, that damaged records name: as it counts.
-    unnamed: int = 0  # Cards that are kept back because what a damaged record names is not there.
+    device: device_facts.Device | None = None  # With the trouble that invalid allocations make.
+    unnamed: int = 0  # Cards that are withheld because what an invalid allocation names is not there.
     uncounted: int = 0  # MIG profiles and types of devices that are not given, for all nodes have too many.
     agent_not_ready: bool = True  # Whether it is silent or unknown: no card of it is given out.
     quarantine: str = ""  # Why its kubelet, which rejects pods, gets none for a time.
     unknown: bool = False  # Whether that is not reported, because the agent may well be alive.
     exclusive_replicas: bool = False  # Whether a time-sliced or MPS card serves one pod at a time.
-    unnamed_of_pods: int = 0  # Cards that pods on it have, which are not known by name.
+    unnamed_of_pods: int = 0  # Cards that are withheld because pods have some, which are not known by name.
     holds: dict[str, Hold] = dataclasses.field(default_factory=dict)
     amounts: dict[str, int] = dataclasses.field(default_factory=dict)  # Of resources, what pods hold.
     given: dict[str, int] = dataclasses.field(default_factory=dict)  # Of resources, what the node can give.
@@ -58,12 +58,12 @@ class NodeInfo:
 
     @property
     def cards(self) -> Cards:
-        """What it can give out of cards: which there are, and how many of them are kept back."""
+        """What it can give out of cards: which there are, and how many of them are withheld."""
         return self.device, self.unnamed
 
     @property
     def withheld(self) -> int:
-        """How many cards pods have that are not known by name."""
+        """How many unused cards are given to no new pod, whichever they are (`withheld_cards`)."""
         return self.unnamed + self.unnamed_of_pods
 
     @property

@@ -69,7 +69,7 @@ TROUBLES: Final = (
     Reason.CARD_CORDONED,
     Reason.OCCUPIED,
     Reason.DUPLICATE_UUID,
-    Reason.WRONG_RECORD,
+    Reason.INVALID_ALLOCATION,
     Reason.MIG_MODE,
     Reason.SHARING_MODE,
 )

@@ -1,5 +1,8 @@
 """The order in which waiting pods are tried: their sort keys, and what labels change within a namespace.
 
+In this order `backlog` yields the pods that may be tried now, those that were demoted last, and `rotation`
+those that would never be reached.
+
 First comes the higher priority, then the older pod, then the first by name.
 
 Every user may write the label genius/priority on a pod, so it must not move a pod ahead of those of

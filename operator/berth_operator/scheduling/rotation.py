@@ -20,10 +20,10 @@ from collections.abc import Callable, Collection, Container, Iterator
 from typing import Final
 
 from berth_operator.scheduling import queue_order, queued_pods, queues
-from berth_operator.scheduling.queued_pods import Entry, Turn
+from berth_operator.scheduling.queued_pods import Entry, SortKey
 
 Rank = tuple[int, int, queue_order.Order]  # Priority, turns had, and then in order.
-Before = Callable[[Turn], frozenset[str] | None]
+Before = Callable[[SortKey], frozenset[str] | None]
 
 KEPT_ACTIVE_SECONDS: Final = 0.5
 MOST_RESERVED: Final = 256  # Nodes for one kind; beyond that all are reserved for it.
@@ -37,7 +37,7 @@ class Reservation:
 
     number: int
     pod_info: queued_pods.PodInfo
-    first: Turn
+    first: SortKey
     nodes: set[str] = dataclasses.field(default_factory=set)
     everywhere: bool = False
     # How many pods were activated since it was made and have not left yet, by namespace.
@@ -72,9 +72,9 @@ class Reservations:
     def woken(self, entry: Entry, node: str | None) -> None:
         """Reserve a node for a pod, because the node has improved; with None all nodes."""
         if (reservation := self._reservations.get(entry.kind)) is None:
-            reservation = Reservation(next(self._numbers), entry.pod_info, entry.turn)
+            reservation = Reservation(next(self._numbers), entry.pod_info, entry.sort_key)
             self._reservations[entry.kind] = self._limited[entry.kind] = reservation
-        reservation.first = min(reservation.first, entry.turn)
+        reservation.first = min(reservation.first, entry.sort_key)
         self._add(entry.kind, reservation, node)
         reservation.awake[entry.pod_info.namespace] += 1
         entry.reservation = reservation.number
@@ -120,12 +120,12 @@ class Reservations:
                 self._drop(entry.kind)
 
     def before(self, suspended: Container[str]) -> Before:
-        """Return a function from a turn to the nodes reserved for pods before it; None where all are.
+        """Return a function from a sort key to the nodes reserved for pods before it; None where all are.
 
         What is reserved only for pods whose namespaces are suspended does not count.
         """
-        firsts: dict[str, Turn] = {}  # The first turn for which each node is reserved, in the order of turns.
-        everywhere: Turn | None = None
+        firsts: dict[str, SortKey] = {}  # By node: the first pod for which it is reserved, in their order.
+        everywhere: SortKey | None = None
         all_ = self._reservations.values()
         counting = (one for one in all_ if any(namespace not in suspended for namespace in one.awake))
         for reservation in sorted(counting, key=lambda one: one.first):
@@ -133,16 +133,16 @@ class Reservations:
                 everywhere = reservation.first
                 break
             firsts.update(dict.fromkeys(reservation.nodes - firsts.keys(), reservation.first))
-        nodes, turns = list(firsts), list(firsts.values())
+        nodes, sort_keys = list(firsts), list(firsts.values())
 
         @functools.cache
         def first_of(count: int) -> frozenset[str]:
             return frozenset(nodes[:count])
 
-        def found(turn: Turn) -> frozenset[str] | None:
-            if everywhere is not None and everywhere < turn:
+        def found(sort_key: SortKey) -> frozenset[str] | None:
+            if everywhere is not None and everywhere < sort_key:
                 return None
-            return first_of(bisect.bisect_left(turns, turn))
+            return first_of(bisect.bisect_left(sort_keys, sort_key))
 
         return found
 
@@ -154,7 +154,7 @@ class Rotation:
         self._valid = valid
         self._suspended = suspended
         self._ranks = queues.Lines[str, Rank](valid)
-        self._untried = queues.Queue[Turn](valid, suspended)
+        self._untried = queues.Queue[SortKey](valid, suspended)
         self._new: list[tuple[int, Entry]] = []  # With their tickets; most leave before they need a turn.
         self._most_new = queues.SPARE_TICKETS
         self.reservations = Reservations()
@@ -178,7 +178,7 @@ class Rotation:
         for ticket, entry in self._still_new():
             self._rank(entry)
             if not entry.attempts:
-                self._untried.push(entry.pod_info.namespace, entry.turn, ticket, entry.pod_info.uid)
+                self._untried.push(entry.pod_info.namespace, entry.sort_key, ticket, entry.pod_info.uid)
         self._new.clear()
 
     def _rank(self, entry: Entry) -> None:
@@ -246,6 +246,6 @@ def _reserved(entry: Entry, before: Before, now: float) -> frozenset[str] | None
     """Return the nodes that are reserved for pods before this one; None if all are."""
     if entry.kept_active_since is not None and now - entry.kept_active_since >= KEPT_ACTIVE_SECONDS:
         return frozenset()
-    if (reserved := before(entry.turn)) is None and entry.kept_active_since is None:
+    if (reserved := before(entry.sort_key)) is None and entry.kept_active_since is None:
         entry.kept_active_since = now
     return reserved

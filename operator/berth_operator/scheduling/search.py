@@ -1,14 +1,17 @@
 """The search for a placement: which node, and then which of its devices.
 
-All nodes are filtered and scored at once in numpy; then the allocator chooses devices on the
-best node. The scores of a signature are remembered, and for the next pod with the same signature
-only the nodes that changed since are scored again: that keeps a decision short however many
-nodes there are. Rows of the inventory are in no particular order. Scores are kept by position,
-which is a node's place in the order of names: of equal scores the first by name wins.
+All nodes are filtered and scored at once in numpy; then the allocator chooses devices on the best node. The
+scores of a signature are remembered, and for the next pod with the same signature only the nodes that changed
+since are scored again: that keeps a decision short however many nodes there are. What a pod requires of other
+pods depends on all nodes, so it is asked anew each time, and nodes that refuse for it are hidden from the
+scores. Rows of the inventory are in no particular order. Scores are kept by position, which is a node's place
+in the order of names: of equal scores the first by name wins.
 
 A device search is the part that tries combinations of the devices of one node (`devices.packing`). Few pods
 need one, because for most the filters tell all (`Need.filters_suffice`). For a share of one card the strategy
-also names, for each node, the slot of the card to try first, which is its column in `node_table`.
+also names, for each node, the slot of the card to try first, which is its column in `node_table`. A node's
+gpu unit is what nvidia.com/gpu asks for there: whole cards, replicas, MIG instances, or cards that the
+kubelet counts (`gpu_units`). So a request may mean something else on some nodes.
 """
 
 import collections
@@ -43,7 +46,7 @@ from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.preferences import choice
-from berth_operator.scheduling.preferences import registry as preferences
+from berth_operator.scheduling.preferences import registry as node_preferences
 from berth_operator.scheduling.strategies import weighted_points
 
 # Most pods need no device search. For the others its steps are limited (`Effort`; 50 us a step).
@@ -76,20 +79,20 @@ class Search:
     ) -> decisions.Placement | None:
         """Return the best node and devices, on a node that is not `excluded`; None if no node fits.
 
-        Preferred scopes of its devices are tried first (`scopes.preferred`), then the request as it is, then
-        what it means on nodes where nvidia.com/gpu stands for replicas or MIG instances (`gpu_units`). Once
-        `effort` is used up, the nodes that were not searched are left to the next call: those that refused
-        are not searched again until they change. `signature` is made of request and demand; a caller that has
-        it passes it on.
+        Preferred scopes of the pod's devices are tried first (`scopes.preferred`), then the request as it is,
+        then what it means on nodes of other gpu units. Once `effort` is used up, the nodes that were not
+        searched are left to the next call: those that refused are not searched again until they change.
+        `signature` is made of request and demand; a caller that has it passes it on.
         """
         effort = Effort() if effort is None else effort
         signature = signature or signatures.of(request, demand)
-        preferred = tuple(scopes.preferred(request.grouping))
-        # A preferred scope is not tried on nodes where nvidia.com/gpu stands for replicas or MIG instances.
-        excluded_for_preferred = [*excluded, *self._nodes_with_other_gpu_unit(signature)] if preferred else ()
-        for grouping in preferred:
+        preferred_groupings = tuple(scopes.preferred(request.grouping))
+        # They are not tried where the request means something else.
+        elsewhere = self._nodes_where_it_means_another(signature) if preferred_groupings else ()
+        excluded_here = [*excluded, *elsewhere]
+        for grouping in preferred_groupings:
             one = signatures.of(dataclasses.replace(request, grouping=grouping), demand)
-            if (found := self._place(one.request, one, policy, effort, excluded_for_preferred)) is not None:
+            if (found := self._place(one.request, one, policy, effort, excluded_here)) is not None:
                 return found
         if (found := self._place(request, signature, policy, effort, excluded)) is not None:
             return found
@@ -97,8 +100,8 @@ class Search:
         found_elsewhere = (self._place(one.request, one, policy, effort, excluded) for one in by_unit)
         return next(filter(None, found_elsewhere), None)
 
-    def _nodes_with_other_gpu_unit(self, signature: signatures.Signature) -> Iterator[str]:
-        """Yield the nodes on which nvidia.com/gpu stands for replicas or MIG instances."""
+    def _nodes_where_it_means_another(self, signature: signatures.Signature) -> Iterator[str]:
+        """Yield the nodes whose gpu unit gives the request another meaning."""
         inventory = self.inventory
         meant = gpu_units.nodes_meant(inventory.table, inventory.all_rows, signature)
         for row in np.flatnonzero(~meant).tolist() if meant is not None else ():
@@ -111,7 +114,7 @@ class Search:
             self._positions(names), self._positions_refused_by_inter_pod_filters(signature)
         )
         for one in self._all_signatures(signature):
-            cached = self._scores(one, policy)
+            cached = self._current_scores(one, policy)
             to_retry = self.inventory.name_positions()[cached.rows_to_retry()]
             scored = (cached.score[positions] != search_memory.INFEASIBLE).any()
             if scored or np.isin(to_retry, positions).any():
@@ -119,7 +122,7 @@ class Search:
         return False
 
     def _all_signatures(self, signature: signatures.Signature) -> tuple[signatures.Signature, ...]:
-        """Return the signature, and what it becomes where nvidia.com/gpu means replicas or MIG instances."""
+        """Return the signature, and what it becomes on nodes of other gpu units."""
         return signature, *gpu_units.signatures_by_unit(self.inventory.table, signature)
 
     def _positions(self, names: Collection[str]) -> node_table.Numbers:
@@ -145,27 +148,26 @@ class Search:
         effort: Effort,
         excluded: Collection[str],
     ) -> decisions.Placement | None:
-        cached = self._scores(signature, policy)
-        # Three passes, each only if none before found a node. The last two search nodes whose search ended
-        # without a result before: first those that have changed since, then those that have not.
-        rows_to_retry = set(cached.rows_to_retry()) if cached.undecided_by_row else set[int]()
-        searched_last = self._searched_last.of(signature)
+        cached = self._current_scores(signature, policy)
+        # Three passes, each only if none before found a node. Nodes that were undecided before are left to
+        # the last two: those that have changed since, which have a score again, to the second; those that
+        # have not are scored again before the third, `search_memory.MOST_RETRIES` times at most.
+        rows_for_third_pass = set(cached.rows_to_retry()) if cached.undecided_by_row else set[int]()
+        undecided_before = self._searched_last.of(signature)
         hiding = bool(excluded) or signature.demand.inter_pod_rules is not None
         positions_to_hide = self._positions_to_hide(signature, excluded) if hiding else NO_POSITIONS
-        hidden = cached.hide(positions_to_hide) if positions_to_hide.size else None
-        hidden_at_first = cached.hide(self._positions(searched_last)) if searched_last else None
-        found, failed_searches = self._search_nodes(request, signature, cached, effort)
-        if hidden_at_first is not None:
-            cached.restore(hidden_at_first)
+        excluded_scores = cached.hide(positions_to_hide) if positions_to_hide.size else None
+        second_pass_scores = cached.hide(self._positions(undecided_before)) if undecided_before else None
+        found, failed = self._search_nodes(request, signature, cached, effort)
+        if second_pass_scores is not None:
+            cached.restore(second_pass_scores)
             if found is None and not effort.cut_short:
-                found, failed_searches = self._search_nodes(
-                    request, signature, cached, effort, failed_searches=failed_searches
-                )
-        if found is None and rows_to_retry and not effort.cut_short:
-            self._score_undecided_again(cached, rows_to_retry - self._rows_at(positions_to_hide))
-            found, _ = self._search_nodes(request, signature, cached, effort, failed_searches=failed_searches)
-        if hidden is not None:
-            cached.restore(hidden)
+                found, failed = self._search_nodes(request, signature, cached, effort, failed)
+        if found is None and rows_for_third_pass and not effort.cut_short:
+            self._score_undecided_again(cached, rows_for_third_pass - self._rows_at(positions_to_hide))
+            found, _ = self._search_nodes(request, signature, cached, effort, failed)
+        if excluded_scores is not None:
+            cached.restore(excluded_scores)
         return found
 
     def _positions_to_hide(
@@ -184,10 +186,9 @@ class Search:
         signature: signatures.Signature,
         cached: search_memory.CachedScores,
         effort: Effort,
-        *,
         failed_searches: int = 0,
     ) -> tuple[decisions.Placement | None, int]:
-        """Return a placement on the best node that fits, and how many nodes were searched in vain."""
+        """Return a placement on the best node that fits, and how many nodes all passes searched in vain."""
         best_position = choice.best_position_finder(self.inventory, signature, cached)
         filters_suffice = signature.need.filters_suffice
         while len(cached.score) and (filters_suffice or not effort.cut_short):
@@ -207,14 +208,14 @@ class Search:
                     placement = decisions.Placement(info.name, found, isolation=view.device.isolation)
                     return placement, failed_searches
                 failed_searches += 1
-                if _inconclusive(signature, effort, failed_searches):
+                if _pod_effort_ran_out(signature, effort, failed_searches):
                     break
                 reason = found.reason, found.detail
                 undecided = found.reason is decisions.Reason.UNDECIDED
                 self._searched_last.note(signature, info.name, undecided=undecided)
                 cached.remember(equivalence_class, reason)
-            # The node is not tried again until it changes. If its search ended undecided, perhaps because the
-            # process was paused, it is searched a few more times where no other node fits (`MOST_RETRIES`).
+            # The node is not searched again until it changes, unless it is undecided, perhaps because the
+            # process was paused: then the third pass searches it again.
             if reason[0] is decisions.Reason.UNDECIDED and effort.has_time_limit:
                 cached.undecided_by_row[info.row] += 1
             cached.score[best] = search_memory.INFEASIBLE
@@ -240,7 +241,7 @@ class Search:
             self._update_bytes(cached)
 
     def reasons_by_row(self, signature: signatures.Signature, policy: Policy) -> dict[int, NodeReason]:
-        """Return why nodes that passed the filters refused when they were searched, by row."""
+        """Return why nodes that passed the filters refused when they were last searched, by row."""
         found: dict[int, NodeReason] = {}
         for one in self._all_signatures(signature):
             cached = self._cached.get(signatures.without_inter_pod_rules(one))
@@ -253,12 +254,12 @@ class Search:
     ) -> dict[int, NodeReason]:
         """Return `reasons_by_row` without those of nodes that have changed since."""
         for one in self._all_signatures(signature):
-            self._scores(one, policy)  # Forgets the reasons of nodes that have changed.
+            self._current_scores(one, policy)  # Forgets the reasons of nodes that have changed.
         return self.reasons_by_row(signature, policy)
 
     # ------------------------------------------------------------ remembering
 
-    def _scores(self, signature: signatures.Signature, policy: Policy) -> search_memory.CachedScores:
+    def _current_scores(self, signature: signatures.Signature, policy: Policy) -> search_memory.CachedScores:
         """Return the remembered scores, after those of nodes that have changed are made anew."""
         inventory, model = self.inventory, self.inventory.workload_model()
         signature = signatures.without_inter_pod_rules(signature)
@@ -288,22 +289,22 @@ class Search:
         if cached.score_epoch != self.inventory.score_epoch or not cached.made_under(policy, model):
             return False
         if cached.preference_version != (version := self.inventory.preference_index.version):
-            preferred = preferences.names_for_signature(self.inventory, cached.signature, policy.preferences)
-            if cached.preferences != preferred:
+            names = node_preferences.names_for_signature(self.inventory, cached.signature, policy.preferences)
+            if cached.preferences != names:
                 return False
             cached.preference_version = version
         return True
 
     def _changed_since(self, cached: search_memory.CachedScores) -> list[int] | None:
-        """Return the rows to score again; None if that is too long ago to know, or volumes have changed."""
+        """Return the rows to score again; None for all: a log does not go back so far, or volumes changed."""
         table = self.inventory.table
         if cached.signature.demand.claims and cached.volume_version != self.inventory.volumes.version:
             return None
         changed = table.log.since(cached.version)
         if cached.load_log_version is None or changed is None:
             return changed
-        loads = table.load_log.since(cached.load_log_version)
-        return None if loads is None else changed + loads
+        rows_with_new_load = table.load_log.since(cached.load_log_version)
+        return None if rows_with_new_load is None else changed + rows_with_new_load
 
     @property
     def _over_memory_limit(self) -> bool:
@@ -333,9 +334,10 @@ class Search:
             score_epoch=inventory.score_epoch,
             preference_version=inventory.preference_index.version,
         )
-        if preferred := preferences.names_for_signature(inventory, signature, policy.preferences):
-            cached.preferences, cached.feasible = preferred, np.zeros(size, dtype=np.bool_)
-            cached.raw_scores = {name: np.zeros(size) for name in preferences.names_per_node(preferred)}
+        if preferences := node_preferences.names_for_signature(inventory, signature, policy.preferences):
+            cached.preferences, cached.feasible = preferences, np.zeros(size, dtype=np.bool_)
+            per_node = node_preferences.names_per_node(preferences)
+            cached.raw_scores = {name: np.zeros(size) for name in per_node}
         if signatures.needs_free_memory(signature) or node_scores.weighs_load(signature, policy):
             cached.load_log_version = 0  # They depend on the measured load.
         if size:
@@ -348,15 +350,15 @@ class Search:
         scored, feasible = cached.scorer.score(inventory, rows)
         if cached.feasible is not None:
             cached.feasible[positions] = feasible
-        cached.score[positions] = search_memory.INFEASIBLE_ARRAY
+        cached.score[positions] = search_memory.INFEASIBLE_SCALAR
         if scored is not None:  # None where no node passes.
-            cached.score[positions] = np.where(feasible, scored.score, search_memory.INFEASIBLE_ARRAY)
+            cached.score[positions] = np.where(feasible, scored.score, search_memory.INFEASIBLE_SCALAR)
             if scored.slot is not None:
                 cached.has_slots = True
                 cached.slot[positions] = scored.slot
             for name, figures in cached.raw_scores.items():
                 query = Query(inventory, rows, cached.signature)
-                figures[positions] = preferences.BY_NAME[name].raw_scores(query)
+                figures[positions] = node_preferences.BY_NAME[name].raw_scores(query)
         if cached.reasons_by_row:
             for row in np.arange(inventory.size)[rows].tolist():
                 cached.reasons_by_row.pop(row, None)
@@ -375,11 +377,12 @@ def _rows(changed: set[int]) -> node_table.Rows:
     return np.array(sorted(changed), dtype=np.int64)
 
 
-def _inconclusive(signature: signatures.Signature, effort: Effort, failed_searches: int) -> bool:
-    """Whether the pod's effort ran out during this search, so that the next round searches the node again.
+def _pod_effort_ran_out(signature: signatures.Signature, effort: Effort, failed_searches: int) -> bool:
+    """Whether the pod's effort ran out during this search.
 
-    False if only the node's own part of the effort ran out: such a node is UNDECIDED. So is the first node if
-    it took all the time, for otherwise each round would begin with it and search no other.
+    Then nothing is remembered of the node, and the next round searches it again. If only the node's own part
+    of the effort ran out, the node is undecided instead. The first node is undecided as well if it took all
+    the time: otherwise each round would begin with it and search no other.
     """
     took_all_time = failed_searches == 1 and effort.out_of_time
     return effort.cut_short and not signature.need.filters_suffice and not took_all_time
@@ -388,7 +391,7 @@ def _inconclusive(signature: signatures.Signature, effort: Effort, failed_search
 def _allocate(
     view: device_view.View, request: requests.DeviceRequest, first_slot: int | None, effort: Effort
 ) -> tuple[decisions.Grant, ...] | allocator.Shortfall:
-    """Return devices of a node or what is short; a simple request needs no effort."""
+    """Return devices of a node or what is short; where the filters suffice, that takes no effort."""
     if request.need.filters_suffice:
         return allocator.allocate_or_explain(view, request, first_slot=first_slot)
     with effort.part(STEPS_PER_NODE) as part:

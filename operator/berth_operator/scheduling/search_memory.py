@@ -27,9 +27,7 @@ MOST_SEARCHED_LAST: Final = 64
 MOST_RETRIES: Final = 3  # Of a node whose search ends undecided, until it changes.
 
 INFEASIBLE: Final = -1.0  # Below every score.
-INFEASIBLE_ARRAY: Final = np.array(
-    INFEASIBLE
-)  # The same for numpy, which needs longer for a number of Python.
+INFEASIBLE_SCALAR: Final = np.array(INFEASIBLE)  # For numpy, which takes longer with a number of Python.
 
 HiddenScores = tuple[node_table.Numbers, node_table.Scores]  # Positions of nodes, and their scores.
 
@@ -63,7 +61,7 @@ class CachedScores:
         default_factory=dict
     )  # Of nodes that were searched.
     reasons_by_class: dict[Hashable, NodeReason] = dataclasses.field(default_factory=dict)
-    # How many searches of a node ended without an answer since it changed.
+    # How many searches of a node have ended undecided since it changed.
     undecided_by_row: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
     counted_bytes: int = 0  # Bytes, when the search last counted them.
 
@@ -77,7 +75,7 @@ class CachedScores:
             self.reasons_by_class[equivalence_class] = reason
 
     def forget_undecided_classes(self) -> None:
-        """Let one node of each class that was not decided in time be searched again."""
+        """Let one node of each class that is undecided be searched again."""
         self.reasons_by_class = {
             one: found for one, found in self.reasons_by_class.items() if found[0] is not Reason.UNDECIDED
         }
@@ -107,7 +105,7 @@ class CachedScores:
 
 
 class NodesSearchedLast:
-    """Which nodes used up their part of the effort without a result: they are searched last the next time.
+    """Which nodes were undecided when they were last searched: the next time they are searched last.
 
     Unlike scores this outlasts changes of a node. Otherwise a node whose devices are hard to search
     and change all the time would take the time of a pod again and again, and no other would be searched.
@@ -119,7 +117,7 @@ class NodesSearchedLast:
         )
 
     def note(self, signature: signatures.Signature, name: str, *, undecided: bool) -> None:
-        """Record whether a node gave no result in time."""
+        """Record whether the search of a node ended undecided."""
         if not undecided:
             if self._names:
                 self._names.get(signature, {}).pop(name, None)

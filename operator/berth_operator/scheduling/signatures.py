@@ -18,8 +18,8 @@ class Signature:
 
     Two pods whose images or controllers differ have the same, for these only rank the nodes that fit, and are
     scored for each pod. Where the filters do not suffice, the whole request is compared (`searched_request`).
-    On some nodes nvidia.com/gpu means replicas or MIG instances: their pods have a signature of their own
-    with that `gpu_unit`.
+    On nodes of another gpu unit the same request means something else (`gpu_units`), and has a signature of
+    its own, with that `gpu_unit`.
     """
 
     need: requests.Need

@@ -1,10 +1,10 @@
 """Devices of a node that are given to no new pod because of claims and records elsewhere.
 
-A Device lists what its agent found. Some of it does not count: cards whose uuid another node
-claims, and cards that the damaged record of a pod names. Where such a record names a card that is
-not there, the card at its minor does not count; where nothing that it names is there, all cards
-are withheld that no pod holds by name. Devices of another type do not count either while a pod
-has one of that type, and nothing tells which.
+A Device lists what its agent found. Some of it is not given: cards whose uuid another node claims, and what a
+pod with an invalid allocation may hold. An allocation is invalid if it is missing, cannot be read, or names a
+card that is not there. A card that it names has the trouble INVALID_ALLOCATION; for a card that is not there,
+the one with its minor has. Where that tells of no card, a number of unused cards is withheld, whichever they
+are. While a pod may have any device of another type than GPU, all of that type are in the same trouble.
 """
 
 import dataclasses
@@ -30,7 +30,7 @@ def after_claims(published: device_facts.Device, lost: frozenset[str]) -> device
 def after_holds(
     device: device_facts.Device, there: frozenset[str], held: Iterable[holds.Hold]
 ) -> tuple[device_facts.Device, int]:
-    """Return a Device without what records name or leave open, and how many more cards are kept back."""
+    """Return a Device with the trouble of invalid allocations, and how many unused cards are withheld."""
     odd = [hold for hold in held if is_odd(hold, there)]
     if not odd:
         return device, 0
@@ -45,7 +45,7 @@ def after_holds(
         closed |= found
         if not found and not any(share.uuid in there for share in hold.shares):
             withheld += holds.ALL_CARDS
-    return _troubled(device, lambda card: card.uuid in closed, Reason.WRONG_RECORD), withheld
+    return _troubled(device, lambda card: card.uuid in closed, Reason.INVALID_ALLOCATION), withheld
 
 
 def is_odd(hold: holds.Hold, there: frozenset[str]) -> bool:
@@ -102,7 +102,7 @@ def _without_types(device: device_facts.Device, types: frozenset[str]) -> device
     if not types:
         return device
     others = tuple(
-        dataclasses.replace(one, trouble=Reason.WRONG_RECORD)
+        dataclasses.replace(one, trouble=Reason.INVALID_ALLOCATION)
         if one.trouble is None and one.type in types
         else one
         for one in device.others

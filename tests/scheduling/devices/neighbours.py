@@ -32,5 +32,5 @@ def perhaps_held(view: device_view.View, card: PhysicalDevice) -> bool:
     """Return whether anybody may have anything of a device."""
     parts = [card.uuid, *(one.uuid for one in card.instances)]
     functions = any(one.bus in view.functions for one in card.functions)
-    unclear = card.trouble in {Reason.OCCUPIED, Reason.WRONG_RECORD, Reason.DUPLICATE_UUID}
+    unclear = card.trouble in {Reason.OCCUPIED, Reason.INVALID_ALLOCATION, Reason.DUPLICATE_UUID}
     return unclear or functions or any(view.usage(uuid) != device_view.UNUSED for uuid in parts)

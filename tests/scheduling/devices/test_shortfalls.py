@@ -103,7 +103,7 @@ CASES: Final[dict[str, tuple[device_view.View, requests.DeviceRequest, dict[str,
             Reason.CARD_CORDONED,
             Reason.OCCUPIED,
             Reason.DUPLICATE_UUID,
-            Reason.WRONG_RECORD,
+            Reason.INVALID_ALLOCATION,
         )
     },
     **{

@@ -110,7 +110,7 @@ REASONS: dict[Reason, tuple[str, str, str]] = {
         "1 has cards whose UUID another node reports too",
         "2 have cards whose UUID another node reports too",
     ),
-    Reason.WRONG_RECORD: (
+    Reason.INVALID_ALLOCATION: (
         "",
         "1 has cards reserved for a pod without a valid allocation annotation",
         "2 have cards reserved for a pod without a valid allocation annotation",

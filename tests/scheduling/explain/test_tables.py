@@ -97,7 +97,7 @@ def test_large_cluster_is_looked_at_in_part() -> None:
     told = scenes.told(inventory, scenes.cards(2))
 
     looked = [finding.node for finding in told.nodes if finding.diagnosed]
-    assert looked == [*names[: explanation_budget.NODES_DIAGNOSED], "n099"]
+    assert looked == [*names[: explanation_budget.MOST_NEAREST_NODES], "n099"]
     assert "and 91 more nodes, not analyzed: 91 not enough free\n" in explain.table(told)
 
 

@@ -18,7 +18,7 @@ from berth_operator.scheduling.wording import fewer, have, noun
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class DeviceCounts:
+class PieceCounts:
     """Pieces of one kind by node, in the order of `node_table.PIECE_COUNTS`, and how many are wanted."""
 
     wanted: int
@@ -31,18 +31,18 @@ class DeviceCounts:
     trouble: node_table.Numbers
 
 
-def counts(query: Query) -> Iterator[DeviceCounts]:
+def piece_counts(query: Query) -> Iterator[PieceCounts]:
     """Yield the counts of each kind of piece that is asked for."""
     table, rows, need = query.table, query.rows, query.need
     if need.replicas:
         counts = [getattr(table, name)[rows] for name in node_table.REPLICA_TABLES]
-        yield DeviceCounts(need.replicas, REPLICAS, Reason.TOO_FEW_CARDS, REPLICAS, *counts)
+        yield PieceCounts(need.replicas, REPLICAS, Reason.TOO_FEW_CARDS, REPLICAS, *counts)
     for ask in need.instances:
         counts = _columns(query, node_table.INSTANCE_TABLES, table.profiles.get(ask.profile))
-        yield DeviceCounts(ask.count, f"MIG {ask.profile}", Reason.PROFILE_MISMATCH, ask.profile, *counts)
+        yield PieceCounts(ask.count, f"MIG {ask.profile}", Reason.PROFILE_MISMATCH, ask.profile, *counts)
     for name in need.other_types:
         counts = _columns(query, node_table.OTHER_COUNTS, table.types.get(name))
-        yield DeviceCounts(1, name, Reason.NO_DEVICE, name, *counts)
+        yield PieceCounts(1, name, Reason.NO_DEVICE, name, *counts)
 
 
 def _columns(query: Query, tables: tuple[str, ...], column: int | None) -> list[node_table.Numbers]:
@@ -69,19 +69,19 @@ def feasible(query: Query) -> node_table.Mask:
 
 def unresolvable(query: Query) -> Iterator[Rejection]:
     """Yield the nodes that have too few pieces, used or not."""
-    for one in counts(query):
+    for one in piece_counts(query):
         yield Rejection(one.in_all < one.wanted, one.lacking, one.detail, never_fits=True)
 
 
 def resolvable(query: Query) -> Iterator[Rejection]:
     """Yield the nodes that have too few pieces left."""
-    for one in counts(query):
+    for one in piece_counts(query):
         yield Rejection(one.left < one.wanted, Reason.FULL, one.name)
 
 
 def gaps(query: Query) -> Iterator[node_table.Scores]:
     """Yield what part of each kind is missing."""
-    for one in counts(query):
+    for one in piece_counts(query):
         yield gap(one.left, one.wanted)
 
 

@@ -1,4 +1,9 @@
-"""Whether the devices are well: healthy, not cordoned, not used by others, reported by one node only."""
+"""Whether enough devices are free of trouble: healthy, not cordoned, not used by others, and so on.
+
+`node_table.TROUBLES` lists what may be wrong with a device. Two of the troubles are modes of a card, MIG and
+sharing, in which it is given neither whole nor by shares: it is well, but not for a pod that asks for cards.
+Their words are in `cards`.
+"""
 
 import dataclasses
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -13,23 +18,20 @@ from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import allocator, device_facts, occupants
 from berth_operator.scheduling.wording import of_devices
 
-# Faults, records that cannot be read, and the modes in which a card is not given out. The words of the modes
-# are in `cards`.
 TROUBLE_REASONS: Final = tuple(reason for reason in node_table.TROUBLES if reason is not None)
 
 
 def resolvable(query: Query) -> Iterator[Rejection]:
-    """Yield the nodes that have too few devices that are well, by what is wrong with the others."""
-    for counted in counted_devices.counts(query):  # Replicas, MIG instances and devices that are no GPUs.
-        few = counted.well < counted.wanted
+    """Yield the nodes that have too few devices without trouble, by the trouble of the others."""
+    # Replicas, MIG instances and devices that are no GPUs.
+    for pieces in counted_devices.piece_counts(query):
+        few = pieces.well < pieces.wanted
         for reason in TROUBLE_REASONS if few.any() else ():
-            yield Rejection(
-                few & (counted.trouble == node_table.TROUBLES.index(reason)), reason, counted.name
-            )
+            yield Rejection(few & (pieces.trouble == node_table.TROUBLES.index(reason)), reason, pieces.name)
     trouble = query.table.trouble[query.rows]
     # Whole cards and shares of cards.
     if cards.card_asks(query.need) and trouble.any():
-        suitable = cards.meeting_conditions(query)
+        suitable = cards.meeting_conditions(query)  # In trouble or not; `query.matching` has only the others.
         for ask in cards.card_asks(query.need):
             yield from _troubled_cards(trouble, ask.count, suitable & cards.large_enough(query, ask))
 
@@ -63,7 +65,7 @@ class RepairDevices(changes.Change):
 
     @property
     def change_type(self) -> Hashable:
-        """A kind for each reason."""
+        """The reason: to lift another one is another type of change."""
         return self.reason
 
     @property
@@ -97,7 +99,7 @@ class RepairDevices(changes.Change):
         return self.clause_for(None)
 
     def clause_for(self, namespace: str | None) -> str:
-        """Return that without the names of pods of other namespaces, if there is a namespace."""
+        """Return the clause; with a namespace, it does not name pods of others."""
         users = occupants.of_cards((one.occupants for one in self.devices), namespace)
         clause = self.CLAUSES[self.reason].format(devices=changes.named(self.devices, self.node))
         return f"{clause} ({users})" if users else clause
@@ -155,13 +157,13 @@ CONSTRAINT = Constraint(
         Reason.CARD_CORDONED: of_devices("too few {} that are not cordoned"),
         Reason.OCCUPIED: of_devices("{} used by processes that Berth did not place"),
         Reason.DUPLICATE_UUID: of_devices("{} whose UUID another node reports too"),
-        Reason.WRONG_RECORD: of_devices("{} reserved for a pod without a valid allocation annotation"),
+        Reason.INVALID_ALLOCATION: of_devices("{} reserved for a pod without a valid allocation annotation"),
     },
     brief={
         Reason.UNHEALTHY: "unhealthy",
         Reason.CARD_CORDONED: "cordoned",
         Reason.OCCUPIED: "used by other processes",
         Reason.DUPLICATE_UUID: "UUID reported by another node too",
-        Reason.WRONG_RECORD: "reserved for a pod without a valid allocation annotation",
+        Reason.INVALID_ALLOCATION: "reserved for a pod without a valid allocation annotation",
     },
 )

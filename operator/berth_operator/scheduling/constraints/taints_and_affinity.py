@@ -1,7 +1,8 @@
 """Whether the pod may run on the node: cordon, taints, declared features, node selector, node affinity.
 
 The reasons are made in `node_selection_reasons`: they depend on nothing but the node's name, cordon, labels,
-taints and features, so the inventory remembers them until one of these changes.
+taints and features, so the inventory remembers them until one of these changes. `obstacles` makes them once
+more for the nodes that advice looks at: all of a node's, not only the first.
 """
 
 import abc

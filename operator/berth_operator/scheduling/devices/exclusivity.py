@@ -20,7 +20,7 @@ from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 # Troubles of devices that others hold, or hold what is beside it: they are none of their own.
 SHARED: Final = frozenset({Reason.IN_USE, Reason.PARTLY_USED, Reason.ROOT_IN_USE})
 # Devices that somebody may use although no pod holds them by name.
-PERHAPS_USED: Final = frozenset({Reason.OCCUPIED, Reason.WRONG_RECORD, Reason.DUPLICATE_UUID})
+PERHAPS_USED: Final = frozenset({Reason.OCCUPIED, Reason.INVALID_ALLOCATION, Reason.DUPLICATE_UUID})
 
 
 def for_request(view: device_view.View, request: requests.DeviceRequest) -> device_view.View:

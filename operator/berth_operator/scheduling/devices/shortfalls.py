@@ -31,7 +31,13 @@ from berth_operator.scheduling.devices.search_effort import Effort
 from berth_operator.scheduling.devices.verdicts import Verdict
 
 FAULTS: Final = frozenset(
-    {Reason.UNHEALTHY, Reason.CARD_CORDONED, Reason.OCCUPIED, Reason.DUPLICATE_UUID, Reason.WRONG_RECORD}
+    {
+        Reason.UNHEALTHY,
+        Reason.CARD_CORDONED,
+        Reason.OCCUPIED,
+        Reason.DUPLICATE_UUID,
+        Reason.INVALID_ALLOCATION,
+    }
 )
 
 

@@ -43,14 +43,14 @@ def _from_survey(survey: node_survey.NodeSurvey) -> Iterator[Finding]:
 
 def worth_diagnosing(survey: node_survey.NodeSurvey) -> Iterator[int]:
     """Yield the nodes to diagnose: the nearest, and an example of each of the most frequent reasons."""
-    yield from survey.nearest()[: explanation_budget.NODES_DIAGNOSED]
+    yield from survey.nearest()[: explanation_budget.MOST_NEAREST_NODES]
     codes, first = np.unique(survey.reason_index[survey.refusing_rows], return_index=True)
     examples = {
         survey.node_reasons[code]: survey.refusing_rows[at]
         for code, at in zip(codes.tolist(), first.tolist(), strict=True)
     }
     counts = [one for one in survey.counts if one.reason is not Reason.UNDECIDED]
-    yield from (examples[one.reason, one.detail] for one in counts[: explanation_budget.NODES_DIAGNOSED])
+    yield from (examples[one.reason, one.detail] for one in counts[: explanation_budget.MOST_NEAREST_NODES])
 
 
 def _diagnosed(
@@ -61,9 +61,9 @@ def _diagnosed(
         return dataclasses.replace(
             seen, diagnosed=True, deficits=tuple(resources.deficits(trials.scenario_of(survey, row)))
         )
-    if seen.reason in node_survey.NODE_OBJECT_REASONS | node_survey.AGENT_REASONS:
+    if seen.reason in node_survey.NODE_OBJECT_REASONS | node_survey.NO_DEVICES_REASONS:
         return dataclasses.replace(seen, diagnosed=True)
-    seen = dataclasses.replace(seen, pods_with_unknown_devices=tuple(_withholding(survey.node(row), seen)))
+    seen = dataclasses.replace(seen, withholding_pods=tuple(_withholding(survey.node(row), seen)))
     request = survey.request_on(row)
     shortfall = node_survey.search_node(survey.node(row).view(), request, budget)
     if not isinstance(shortfall, allocator.Shortfall):
@@ -82,7 +82,7 @@ def _withholding(info: node_info.NodeInfo, seen: Finding) -> list[str]:
     """Return the pods that may have any card of the node, or any device of the type that is lacking."""
     if seen.reason is Reason.WITHHELD:
         return sorted(hold.title for hold in info.holds.values() if hold.withheld)
-    if seen.reason is Reason.WRONG_RECORD:
+    if seen.reason is Reason.INVALID_ALLOCATION:
         return sorted(hold.title for hold in info.holds.values() if seen.detail in hold.withheld_types)
     return []
 

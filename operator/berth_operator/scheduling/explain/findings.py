@@ -23,7 +23,7 @@ class Finding:
 
     `reason` is the first in the order of the constraints. Where that is about devices and the node
     was diagnosed, `shortfall` has the verdict on each card. `deficits` say how much is missing, and
-    `pods_with_unknown_devices` which pods hold devices that are not known by name. `never_fits` tells that
+    `withholding_pods` which pods hold devices that are not known by name. `never_fits` tells that
     the node could not take the pod even with nothing used; of one without a Device, which is not
     `published`, it is unknown what it might have.
     """
@@ -35,7 +35,7 @@ class Finding:
     published: bool = True
     diagnosed: bool = False
     deficits: tuple[Deficit, ...] = ()
-    pods_with_unknown_devices: tuple[str, ...] = ()
+    withholding_pods: tuple[str, ...] = ()
     shortfall: allocator.Shortfall | None = None
 
 

@@ -39,7 +39,7 @@ def sentence(explanation: findings.Explanation | decisions.Reject, pod_info: que
 def by_namespace(explanation: findings.Explanation, pod_info: queued_pods.PodInfo) -> dict[str, str]:
     """Return the sentence for each namespace of which it names pods, and under "" the one for all others."""
     examples = _examples(explanation)
-    holders = (one.pods_with_unknown_devices for one in examples.values())
+    holders = (one.withholding_pods for one in examples.values())
     named = namespace_privacy.namespaces(explanation.advice[:1], itertools.chain.from_iterable(holders))
     return {one: _sentence(explanation, pod_info, examples, one) for one in ("", *sorted(named))}
 
@@ -105,9 +105,7 @@ def refusals(explanation: findings.Explanation, pod_info: queued_pods.PodInfo) -
 def _refusals(finding: findings.Finding, message_of: Callable[[Reason, str], str]) -> list[Refusal]:
     against = finding.shortfall.verdicts if finding.shortfall else ()
     if not against:
-        message = message_of(
-            finding.reason, finding.detail or wording.listed(finding.pods_with_unknown_devices)
-        )
+        message = message_of(finding.reason, finding.detail or wording.listed(finding.withholding_pods))
         figures = wording.shortage(finding.deficits)
         return [Refusal(finding.reason, finding.node, detail=f"{message}: {figures}" if figures else message)]
     return [
@@ -147,7 +145,7 @@ def _examples(explanation: findings.Explanation) -> Examples:
     found: Examples = {}
     for finding in explanation.nodes:
         key = finding.reason, finding.detail
-        if key not in found and (finding.pods_with_unknown_devices or _card(finding)):
+        if key not in found and (finding.withholding_pods or _card(finding)):
             found[key] = finding
     return found
 
@@ -191,8 +189,8 @@ def _there(reason: Reason, known: known_models.Models, pod_info: queued_pods.Pod
 def _example(finding: findings.Finding, namespace: str) -> str:
     """Name the first card that has the node's reason, or the pods whose cards are not known by name."""
     node = wording.clipped(finding.node)
-    if finding.pods_with_unknown_devices:
-        pods = namespace_privacy.pods(finding.pods_with_unknown_devices, namespace)
+    if finding.withholding_pods:
+        pods = namespace_privacy.pods(finding.withholding_pods, namespace)
         return f"such as {wording.listed(pods)} on {node}"
     if finding.reason in MISSING:
         return f"{_card(finding)} on {node} is {registry.BRIEF[finding.reason]}"

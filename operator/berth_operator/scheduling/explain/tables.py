@@ -43,7 +43,7 @@ def _aligned(lines: list[Line]) -> Iterator[str]:
 def _lines(finding: Finding) -> Iterator[Line]:
     wanted = [_count(one.unit, one.name, one.wanted) for one in finding.deficits]
     free = [_count(one.unit, one.name, max(0, one.free)) for one in finding.deficits]
-    detail = finding.detail or wording.listed(finding.pods_with_unknown_devices)
+    detail = finding.detail or wording.listed(finding.withholding_pods)
     reason = finding.reason
     if finding.never_fits and reason in cards.USED and finding.shortfall is not None:
         # Sums call it full, and only the diagnosis showed what keeps a pod from it even when it is empty.

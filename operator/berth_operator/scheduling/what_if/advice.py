@@ -5,7 +5,7 @@ how many of them would take the pod then. A change of a node is tried on the nea
 that need the least change, until one of its type helps: one example is enough. Only where no single change
 helps are two tried together. A proposed change has variants, the cheapest first, such as to end one pod or
 two. Which changes are proposed is said by the constraints (`relaxations`, `remedies`), and by `victims`. The
-words of a change are its `clause`.
+words of a change are its `clause`, and `explain.sentences` puts them behind "Would fit if".
 """
 
 import bisect
@@ -26,7 +26,7 @@ from berth_operator.scheduling.devices import allocator
 from berth_operator.scheduling.what_if import explanation_budget, trials, victims
 from berth_operator.scheduling.what_if.node_survey import NodeSurvey
 
-Shortfalls = Mapping[int, allocator.Shortfall]  # What a search on some nodes showed, by row.
+Shortfalls = Mapping[int, allocator.Shortfall]  # What is short on the nodes that were diagnosed, by row.
 # Reasons that are lifted by repairing the node, whatever its pods: some nodes with each of them are tried.
 REPAIRABLE = (Reason.SILENT, Reason.SOURCE_FAILED, Reason.QUARANTINED, Reason.NODE_CORDONED)
 
@@ -104,7 +104,10 @@ def _node_changes(survey: NodeSurvey, shortfalls: Shortfalls) -> Iterator[Advice
         prerequisites = [proposal for proposal in proposals if proposal.is_prerequisite]
         for proposal in prerequisites or proposals:
             change_type = proposal.variants[0].change_type
-            if change_type in helped or trials_by_type[change_type] == explanation_budget.NODES_TRIED:
+            if (
+                change_type in helped
+                or trials_by_type[change_type] == explanation_budget.MOST_NODES_PER_CHANGE
+            ):
                 continue
             trials_by_type[change_type] += 1
             if (advice := _try_on_node(survey, row, before, [proposal])) is not None:
@@ -116,9 +119,9 @@ def _rows_to_try(survey: NodeSurvey) -> Iterable[int]:
     """Return the nearest nodes that one constraint alone blocks, the nearest of all, and a few to repair."""
     nearest = (survey.nearest(among) for among in (registry.blocked_by_one(survey.query), None))
     repairable = (survey.nearest(survey.with_reason(frozenset({reason}))) for reason in REPAIRABLE)
-    examples = (rows[: explanation_budget.NODES_TRIED] for rows in repairable)
-    rows = (found[: explanation_budget.NODES_DIAGNOSED] for found in nearest)
-    return dict.fromkeys(itertools.chain(*rows, *examples))
+    nearest_rows = (rows[: explanation_budget.MOST_NEAREST_NODES] for rows in nearest)
+    rows_to_repair = (rows[: explanation_budget.MOST_NODES_PER_CHANGE] for rows in repairable)
+    return dict.fromkeys(itertools.chain(*nearest_rows, *rows_to_repair))
 
 
 def cheapest_one_or_two(survey: NodeSurvey, rows: Iterable[int], shortfalls: Shortfalls) -> Advice | None:
@@ -126,7 +129,7 @@ def cheapest_one_or_two(survey: NodeSurvey, rows: Iterable[int], shortfalls: Sho
 
     One may suffice here, since `single_changes` tries each type of change on few nodes only.
     """
-    for row in itertools.islice(rows, explanation_budget.NODES_FOR_PAIRS):
+    for row in itertools.islice(rows, explanation_budget.MOST_NODES_FOR_PAIRS):
         sets = (_helpful_combinations(survey, row, shortfalls, count) for count in (1, 2))
         found = next(filter(None, sets), ())
         if found and not survey.budget.exhausted:
@@ -195,7 +198,7 @@ def cheapest_variant(proposal: ProposedChange, helps: Callable[[Change], bool]) 
     # Once a cumulative variant helps, all later ones do, so bisection finds the first.
     change = variants[bisect.bisect_left(variants, x=True, hi=len(variants) - 1, key=helps)]
     # Each variant adds one part. Without its last part this one is the variant before, which did not help: so
-    # this part is needed as long as all the others are there.
+    # the last part is needed, unless others are dropped.
     return _minimized(change, change.parts[:-1], helps, needed=change.parts[-1:])
 
 
@@ -205,8 +208,8 @@ def _minimized(
     """Drop these parts one after another, as long as the change still helps; others are known to be `needed`.
 
     Dropping one part can make another unnecessary that was needed before, so those that were needed before
-    the last drop are tested once more. For example, a card that no pod holds may be withheld: then it takes
-    room if one of two pods on a card ends and the other stays, but not if both end.
+    the last drop are tested once more. For example, a card without pods may be withheld. If one of two pods
+    on a card ends, there is room beside the other. If both end, that card is without pods, and is withheld.
     """
     retest: Sequence[Any] = ()
     for part in untested:

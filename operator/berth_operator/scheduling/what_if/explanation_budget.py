@@ -19,14 +19,14 @@ DIAGNOSIS_FRACTION: Final = 0.5  # What the diagnosis of single devices may use 
 
 # What is tried at most, whatever steps are left.
 
-# The nearest nodes that are diagnosed or on which changes are tried. Besides these, as many nodes are
-# diagnosed as examples of other reasons (`explain.diagnosis`).
-NODES_DIAGNOSED: Final = 8
-NODES_TRIED: Final = 4  # The nodes on which one type of change, or the repair of one reason, is tried.
-NODES_FOR_PAIRS: Final = 2  # The nodes on which two changes are tried together.
-PODS_TRIED: Final = 16  # The pods of one node whose end is tried for its room or devices.
-SEARCHES: Final = 96  # Searches of nodes where the filters cannot tell whether a changed pod fits.
-SEARCHES_PER_CHANGE: Final = 8  # The same for one changed pod.
+# The nearest nodes that are diagnosed, or on which changes are tried. As many more nodes are diagnosed as
+# examples of other reasons (`explain.diagnosis`).
+MOST_NEAREST_NODES: Final = 8
+MOST_NODES_PER_CHANGE: Final = 4  # On so many nodes one type of change is tried, or the repair of one reason.
+MOST_NODES_FOR_PAIRS: Final = 2  # On so many nodes two changes are tried together.
+MOST_VICTIMS: Final = 16  # So many pods of one node are tried as victims.
+MOST_SEARCHES: Final = 96  # Searches of nodes where the filters cannot tell whether a changed pod fits.
+MOST_SEARCHES_PER_CHANGE: Final = 8  # The same for one changed pod.
 NO_LIMIT: Final = 1 << 40
 # Prices in steps.
 _STEPS_PER_NODE_READ: Final = 20  # Reading a node before it is searched.
@@ -42,11 +42,11 @@ class ExplanationBudget:
 
     effort: Effort
     unlimited_nodes: bool = False
-    searches_left: int = SEARCHES
+    searches_left: int = MOST_SEARCHES
 
     @property
     def exhausted(self) -> bool:
-        """Whether no steps are left; `effort.cut_short` is true only if a search wanted more."""
+        """Whether no steps are left; `effort.cut_short` is true only if something cost more than was left."""
         return self.effort.left <= 0
 
     @contextlib.contextmanager
@@ -61,7 +61,8 @@ class ExplanationBudget:
     @contextlib.contextmanager
     def device_search(self) -> Iterator[Effort]:
         """Yield the effort to search one node: as much as a search for a placement may use."""
-        # Spent before the node is read, so that a time limit, which starts with this, covers the reading.
+        # Spent before the node is read: a time limit starts when steps are first spent, so it covers the
+        # reading.
         self.effort.spend(_STEPS_PER_NODE_READ)
         with self.effort.part(search.STEPS_PER_NODE) as part:
             yield part

@@ -1,10 +1,11 @@
 """Which nodes would take a changed pod: by the filters where they suffice, else by a search on each node.
 
 These are the two steps of placing a pod, without scores. The filters suffice for a request without devices,
-and for one container that asks for whole cards or for one share of a card (`need.filters_suffice`), if no
-grouping is required. Where devices are asked for, the allocator confirms one of these nodes all the same, so
-that every proposal is one that it accepts. Where the filters do not suffice, the number of searches is
-limited, and the answer says whether the limit was reached.
+and for one container that asks for whole cards or for one share of a card (`need.filters_suffice`), unless
+the cards must lie together, be a partition, or be unshared (`Grouping.bound`). Where devices are asked for,
+the allocator confirms one of these nodes all the same, so that every proposal is one that it accepts. Where
+the filters do not suffice, the number of searches is limited, and the answer says whether the limit was
+reached.
 """
 
 import dataclasses
@@ -74,7 +75,7 @@ class FeasibilityChecker:
 
     def _feasible_by_search(self, request: requests.DeviceRequest, rows: list[int]) -> FeasibleNodes:
         searched, found, budget = 0, list[int](), self._budget
-        for row in rows if budget.unlimited_nodes else rows[: explanation_budget.SEARCHES_PER_CHANGE]:
+        for row in rows if budget.unlimited_nodes else rows[: explanation_budget.MOST_SEARCHES_PER_CHANGE]:
             if budget.exhausted or not (budget.searches_left or budget.unlimited_nodes):
                 break
             budget.searches_left -= 1

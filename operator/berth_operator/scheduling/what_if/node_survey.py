@@ -45,8 +45,8 @@ NODE_OBJECT_REASONS: Final = frozenset(
         Reason.SPREAD_LABEL_MISSING,
     }
 )
-# Such as NOT_PUBLISHED and SILENT.
-AGENT_REASONS: Final = frozenset(reason for reason in node_table.NO_DEVICES_REASONS if reason is not None)
+# For which a node gives out no device at all.
+NO_DEVICES_REASONS: Final = frozenset(one for one in node_table.NO_DEVICES_REASONS if one is not None)
 
 ReasonsByClass = dict[Hashable, NodeReason | None]  # Of nodes that are equal in all that matters to the pod.
 
@@ -119,8 +119,8 @@ class NodeSurvey:
 
     @functools.cached_property
     def change_needed(self) -> node_table.Numbers:
-        """What each node needs most, as a `ChangeNeeded`."""
-        changes = self.with_reason(NODE_OBJECT_REASONS | AGENT_REASONS)
+        """The hardest change that each node needs."""
+        changes = self.with_reason(NODE_OBJECT_REASONS | NO_DEVICES_REASONS)
         of_node = np.where(changes, ChangeNeeded.NODE_OR_AGENT, ChangeNeeded.PODS_OR_DEVICE_STATE)
         needed: node_table.Numbers = np.where(self.never_fits, ChangeNeeded.HARDWARE, of_node)
         return needed
@@ -128,7 +128,7 @@ class NodeSurvey:
     def nearest(self, among: node_table.Mask | None = None) -> list[int]:
         """Return refusing nodes by the change that they need, then by what part is missing, then by name.
 
-        A node that was not fully evaluated may take the pod as it is, so it is no example of what is wrong.
+        An undecided node may take the pod as it is, so it is no example of what is wrong.
         """
         refusing = (self.reason_index > 0) & ~self.with_reason(frozenset({Reason.UNDECIDED}))
         found = np.flatnonzero(refusing if among is None else among & refusing)

@@ -24,9 +24,9 @@ def scenario_of(survey: NodeSurvey, row: int) -> Scenario:
     """Return the pod and a node as they are."""
     info = survey.node(row)
     assert info.node is not None, "the node has no Node object"  # noqa: S101
-    holds = tuple(cheapest_victims_first(info))
-    # `info.device` lacks cards that are withheld for pods with unreadable allocations; `owned` has them. The
-    # change may end such a pod; if it does not, `charge` withholds the cards again.
+    holds = tuple(victims_in_order(info))
+    # `info.device` marks the cards that pods with invalid allocations may hold; `owned` does not. The change
+    # may end such a pod; if it does not, `charge` marks them again.
     return Scenario(
         survey.request,
         survey.demand,
@@ -38,8 +38,11 @@ def scenario_of(survey: NodeSurvey, row: int) -> Scenario:
     )
 
 
-def cheapest_victims_first(info: node_info.NodeInfo) -> list[Hold]:
-    """Return the pods of a node: first those whose devices are shared by the fewest, last those without."""
+def victims_in_order(info: node_info.NodeInfo) -> list[Hold]:
+    """Return the pods of a node as they are proposed as victims, in this order.
+
+    First come the pods whose devices have the fewest other holders. Pods without devices come last.
+    """
     holders = collections.Counter(share.uuid for hold in info.holds.values() for share in hold.shares)
 
     def key(hold: Hold) -> tuple[object, ...]:

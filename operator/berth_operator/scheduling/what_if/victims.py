@@ -1,7 +1,7 @@
 """The victims: pods of a node that would have to end for the waiting pod to fit.
 
 Nothing is preempted: this is advice, and priority plays no part in it. The pods are taken in the order of
-`trials.cheapest_victims_first`, so a smaller set of other pods might do; `advice` leaves out those that need
+`trials.victims_in_order`, so a smaller set of other pods might do; `advice` leaves out those that need
 not end. If freeing only the devices that the waiting pod would get is enough, that is proposed instead, for
 the victims may hold more.
 """
@@ -16,7 +16,7 @@ from berth_operator.scheduling.what_if.node_survey import NodeSurvey
 
 def remedies(scenario: Scenario) -> Iterator[ProposedChange]:
     """Yield a proposal to end pods, first those that share their devices with the fewest others."""
-    return changes.removing_pods(scenario.node.name, scenario.holds[: explanation_budget.PODS_TRIED])
+    return changes.removing_pods(scenario.node.name, scenario.holds[: explanation_budget.MOST_VICTIMS])
 
 
 def freeing_devices_instead(
