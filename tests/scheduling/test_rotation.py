@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from berth_operator.engine.ledger import Ledger
+from berth_operator.scheduling import backlog as backlog_module
 from berth_operator.scheduling import cycle, decisions, rotation
 from berth_operator.scheduling.backlog import Backlog
 from berth_operator.scheduling.decisions import ClusterEvent
@@ -22,7 +23,8 @@ def stage(*, free: bool) -> tuple[Ledger, clock.Clock]:
     """Return three nodes of three cards each that are held by pods; perhaps one of n2 is free."""
     now = clock.Clock()
     ledger = ledgers.with_nodes(2, 3, now=now)
-    ledgers.join(ledger, builders.node("n3", labels={"pool": "crowd"}), builders.device("n3", 3))
+    cards = [builders.card(minor, at="n3", model="crowd") for minor in range(3)]
+    ledgers.join(ledger, builders.node("n3"), builders.device("n3", cards))
     held = {"n1": (0, 1, 2), "n2": (0, 1) if free else (0, 1, 2), "n3": (0, 1, 2)}
     for at, minors in held.items():
         for minor in minors:
@@ -36,11 +38,10 @@ def wait(ledger: Ledger, name: str, created: str, *, of: str = "other", **fields
 
 
 def push_crowd(ledger: Ledger, created: str, **fields: Any) -> None:
-    """Have a crowd wait for n3, where each asks for an amount that nobody else asks for."""
-    node_selection = facts.NodeSelection(selector=(("pool", "crowd"),))
+    """Have a crowd wait for the cards of n3, where each asks for an amount that nobody else asks for."""
     for at in range(CROWD):
-        demand = facts.NodeDemand(amounts=((facts.CPU, at + 1),), node_selection=node_selection)
-        wait(ledger, f"c{at:02}", created, of="crowd", demand=demand, **fields)
+        demand = facts.NodeDemand(amounts=((facts.CPU, at + 1),))
+        wait(ledger, f"c{at:02}", created, of="crowd", models=["crowd"], demand=demand, **fields)
 
 
 def crowd(ledger: Ledger, now: clock.Clock) -> None:
@@ -267,3 +268,14 @@ def test_of_too_many_nodes_all_are_reserved() -> None:
         reservation.add(f"n{at}")
 
     assert (reservation.everywhere, reservation.nodes) == (True, set())
+
+
+def test_a_node_that_wakes_all_kinds_is_reserved_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Too many kinds wait to be compared with it; that keeps nobody from the other nodes."""
+    monkeypatch.setattr(backlog_module, "MOST_COMPARED", 1)
+    backlog = backlogs.requeue(A, B, C, awaited=decisions.ANY_RARE_EVENT)
+    for _ in range(3):
+        backlog.node_changed("n1", ClusterEvent.DEVICE_CHANGED, lambda _: True)
+    backlog.push(builders.pod_info("new", priority=-1))
+
+    assert left_to(backlog, "uid-a", "uid-b", "uid-c") == {"n1"}

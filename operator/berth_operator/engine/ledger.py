@@ -13,6 +13,7 @@ from berth_operator.engine import (
     change_log,
     given_otherwise,
     hold_states,
+    paced_offers,
     pod_changes,
     pod_revisions,
     ports,
@@ -65,6 +66,7 @@ class Ledger:
         self.unreadable_pods = unreadable_pods.UnreadablePods(logger)  # Whose own record cannot be read.
         self.given_otherwise = given_otherwise.GivenOtherwise(logger)
         self.suspects = 0  # Agents whose silence proves nothing, as most are silent.
+        self.offers = paced_offers.PacedOffers(self.backlog, self._offer_judge, clock)
         self.unadmitted_pods = unadmitted_pods.UnadmittedPods()
 
     def __repr__(self) -> str:
@@ -140,10 +142,11 @@ class Ledger:
 
     def _offer(self, node: str, change: ClusterEvent, before: node_offers.Left | None = None) -> None:
         """Wake the pods that may fit on a changed node; with `before` only its resources have changed."""
-        if self.backlog:
-            able = node_offers.judge(self.inventory, node, before, policy=self.policy)
-            self.backlog.node_changed(node, change, able)
+        self.offers.offer(node, change, before)
         self.wake.set()
+
+    def _offer_judge(self, node: str, before: node_offers.Left | None) -> paced_offers.Able:
+        return node_offers.judge(self.inventory, node, before, policy=self.policy)
 
     # ------------------------------------------------------------ events of pods
 

@@ -63,6 +63,7 @@ class Loop:
         # Resume the dry runs by which refused binds are tried again (`bind_refusals`), the binding of volumes
         # (`volume_binder`), and namespaces that were suspended for their slow binds (`slow_namespaces`).
         self.binder.resume_due(started)
+        self._ledger.offers.offer_late()  # Nodes that improve all the time.
         round_decisions = self._schedule(started)
         self._records.record_round(self._ledger, round_decisions, started=started, ended=self._clock())
         # All binds but those that need a dry run first are assumed before anything is reported, so that
@@ -112,5 +113,11 @@ class Loop:
         wake.clear()
 
     def _next_due(self) -> float | None:
-        dues = self._ledger.backlog.next_due(), self.reporter.next_reason_refresh(), self.binder.next_due()
+        ledger, reporter = self._ledger, self.reporter
+        dues = (
+            ledger.backlog.next_due(),
+            ledger.offers.next_due(),
+            reporter.next_reason_refresh(),
+            self.binder.next_due(),
+        )
         return min((due for due in dues if due is not None), default=None)

@@ -235,11 +235,11 @@ class Backlog:
                 entry.not_before = 0.0
                 self._activate(entry)
 
-    def cluster_event(self, changes: Iterable[decisions.ClusterEvent]) -> None:
-        """Wake the pods that one of these changes could help."""
+    def cluster_event(self, changes: Iterable[decisions.ClusterEvent], node: str | None = None) -> None:
+        """Wake the pods that one of these changes of a node, or of any, could help."""
         for (_, awaited), group in list(self._unschedulable.items()):
             if not awaited.isdisjoint(changes):
-                self._wake(group, None)
+                self._wake(group, node)
 
     def volumes_changed(self, claims: ChangedClaims) -> None:
         """Wake the pods that may be helped by a change of one of these claims; None stands for all."""
@@ -261,7 +261,7 @@ class Backlog:
         reservations = self._rotation.reservations
         self._compared += reservations.limited
         if self._compared > MOST_COMPARED:
-            self._wake_all(change)
+            self._wake_all(node, change)
             return
         reservations.offered(node, able)
         for (kind, awaited), group in list(self._unschedulable.items()):
@@ -269,7 +269,7 @@ class Backlog:
                 continue
             self._compared += 1
             if self._compared > MOST_COMPARED:
-                self._wake_all(change)
+                self._wake_all(node, change)
                 return
             if able(next(iter(group.values())).pod_info):
                 self._wake(group, node)
@@ -281,11 +281,11 @@ class Backlog:
             for entry in self._unschedulable.pop((kind, awaited)).values():
                 self._wait_for_event(entry, decisions.ANY_RARE_EVENT | awaited)
 
-    def _wake_all(self, change: decisions.ClusterEvent) -> None:
-        """Wake all pods that wait for such an event: too many nodes have changed to compare each."""
-        self._rotation.reservations.everywhere()
+    def _wake_all(self, node: str | None, change: decisions.ClusterEvent) -> None:
+        """Wake all pods that wait for such an event: there are too many kinds and nodes to compare each."""
+        self._rotation.reservations.reserve(node)
         if change not in self._all_woken_by:
-            self.cluster_event((change,))
+            self.cluster_event((change,), node)
             self._all_woken_by.add(change)
 
     def _wake(self, group: dict[str, Entry], node: str | None) -> None:

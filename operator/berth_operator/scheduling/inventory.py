@@ -148,6 +148,10 @@ class Inventory:
         """Return which nodes a pod's selector, affinity and tolerations accept; kept until a node changes."""
         return self._node_selection.get(self.infos, node_selection)
 
+    def accepts(self, row: int, node_selection: facts.NodeSelection) -> bool | None:
+        """Return whether a node accepts a pod by its node selection; None if that is not remembered."""
+        return self._node_selection.accepts(self.infos, row, node_selection)
+
     def node_labels(self) -> labels.Labels:
         """Return the labels of all nodes."""
         return self._node_selection.node_labels(self.infos)

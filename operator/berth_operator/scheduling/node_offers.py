@@ -3,8 +3,8 @@
 When something becomes free or a node changes, most waiting pods could not use it. Searching all
 nodes for each of them would take longer than the change is worth, so each kind of waiting pod is
 first compared with the one node that changed. A yes promises nothing, a no is certain: what is
-compared here is necessary on any node; labels, models, combinations, and all constraints that are not
-named here are left to the search.
+compared here is necessary on any node. Selectors and taints are compared where that is remembered from a
+search; models, combinations, and all constraints that are not named here are left to the search.
 """
 
 import dataclasses
@@ -123,7 +123,9 @@ def judge(
         limit = max(pod_info.request.grouping.core_limit, policy_rules.core_limit(policy, pod_info))
         if (there := known(limit)) is None or (before is not None and _no_help(before, pod_info)):
             return False
-        return may_take(there, pod_info.request, pod_info.demand)
+        if not may_take(there, pod_info.request, pod_info.demand):
+            return False
+        return inventory.accepts(inventory.index[name], pod_info.demand.node_selection) is not False
 
     return able
 
@@ -175,7 +177,7 @@ def better_node(before: facts.Node | None, after: facts.Node) -> bool:
 
 
 def better_cards(before: node_info.Cards, after: node_info.Cards) -> bool:
-    """Whether changed cards might serve a pod that they did not serve before: less memory alone does not."""
+    """Whether changed cards might serve a pod that they did not serve before: not with less memory alone."""
     (old, kept), (new, keeps) = before, after
     if old is None or new is None or keeps < kept or len(old.cards) != len(new.cards):
         return new is not None
@@ -191,4 +193,6 @@ def other_domains(before: facts.Node | None, after: facts.Node | None) -> bool:
 
 
 def _better_card(before: PhysicalDevice, after: PhysicalDevice) -> bool:
-    return after.memory > before.memory or dataclasses.replace(before, memory=after.memory) != after
+    trouble = before.trouble or after.trouble  # The first trouble of a card makes it no better.
+    worse = dataclasses.replace(before, memory=after.memory, trouble=trouble)
+    return after.memory > before.memory or worse != after

@@ -20,6 +20,7 @@ MOST_SELECTIONS_BYTES: Final = 32 << 20
 BYTES_PER_THING: Final = 128  # Of what pods name.
 MOST_UNTAINTED: Final = 64  # Different tolerations.
 MOST_CHANGES: Final = 4096  # Of nodes, until all is forgotten.
+ACCEPTED: Final = 0  # In `NodeSelectionReasons.reason_index`; reasons are counted from 1.
 MOST_UPDATED: Final = 256  # Nodes and reasons; where there are more, all nodes at once are faster.
 
 Infos = Sequence[node_info.NodeInfo | None]
@@ -77,6 +78,12 @@ class NodeSelectionCache:
         self._known[node_selection] = Remembered(found, len(self._changed))
         self._bytes += _bytes(found, node_selection)
         return found
+
+    def accepts(self, infos: Infos, row: int, node_selection: facts.NodeSelection) -> bool | None:
+        """Return whether a node accepts a pod by that; None where that is not remembered."""
+        if node_selection not in self._known:
+            return None
+        return bool(self.get(infos, node_selection).reason_index[row] == ACCEPTED)
 
     def node_labels(self, infos: Infos) -> labels.Labels:
         """Return the labels of these nodes."""

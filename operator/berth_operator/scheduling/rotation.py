@@ -88,10 +88,10 @@ class Reservations:
             if node not in reservation.nodes and able(reservation.pod_info):
                 self._add(kind, reservation, node)
 
-    def everywhere(self) -> None:
-        """Reserve all nodes for the pods that were not tried yet: too many nodes have improved."""
+    def reserve(self, node: str | None) -> None:
+        """Reserve a node that has improved, or with None all nodes, for all pods that were not tried yet."""
         for kind, reservation in list(self._limited.items()):
-            self._add(kind, reservation, None)
+            self._add(kind, reservation, node)
 
     def _add(self, kind: int, reservation: Reservation, node: str | None) -> None:
         reservation.add(node)

@@ -16,12 +16,12 @@ from berth_operator.scheduling.changes import ProposedChange, Scenario
 from berth_operator.scheduling.constraints.constraint import Constraint, FailedPlacement, Rejection
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import NodeReason, Reason
+from berth_operator.scheduling.node_selection_reasons import ACCEPTED
 from berth_operator.scheduling.nodes import affinity, facts, taints
 from berth_operator.scheduling.wording import clipped, nodes_that, with_detail
 
 # Kubernetes' own taints, which say that something is wrong with a node.
 BUILT_IN_TAINT_PREFIX: Final = "node.kubernetes.io/"
-ACCEPTED: Final = 0  # In `reason_index`; reasons are counted from 1.
 MOST_EVALUATED: Final = 64  # How many nodes are looked at in detail: those with the fewest obstacles.
 
 
