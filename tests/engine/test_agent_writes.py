@@ -70,13 +70,15 @@ def begun(
 
 
 def goes(ledger: Ledger) -> None:
-    """Have n2's Device go away, whose cards n1 publishes meanwhile."""
+    """Have n2 go away, whose cards n1 publishes meanwhile."""
+    ledger.node_gone("n2")
     ledger.device_gone("n2")
     ledger.device_seen(claiming(*MINORS))
 
 
 def comes_back(ledger: Ledger) -> None:
-    """Have n2's Device come back, with its agent."""
+    """Have n2 come back, with its Device and its agent."""
+    ledger.node_seen(builders.node("n2"))
     ledger.device_seen(builders.device("n2"))
     ledger.agent_silent("n2", silent=False)
 

@@ -1,5 +1,6 @@
 """News of nodes, cards, agents and rules wakes whoever it could help, and nobody else."""
 
+import asyncio
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -7,13 +8,13 @@ from typing import Final
 import pytest
 
 from berth_crds.vocabulary import Strategy
-from berth_operator.engine import node_summaries
+from berth_operator.engine import node_summaries, watchdog
 from berth_operator.engine.ledger import Ledger
-from berth_operator.scheduling import backlog, uuid_records
+from berth_operator.scheduling import backlog, uuid_ownership, uuid_records
 from berth_operator.scheduling.decisions import ClusterEvent
 from berth_operator.scheduling.devices import device_facts
 from berth_operator.scheduling.policy import Policy
-from support import builders, ledgers
+from support import builders, ledgers, timeless
 
 HELD = builders.hold("p", shares=(0,))
 SPREAD = Policy(strategy=Strategy.SPREAD)
@@ -251,6 +252,7 @@ def test_a_uuid_that_another_publishes_is_news_of_both() -> None:
     ledger.device_seen(publishing("n2", "n1"))
     quarrel = reader.read()
     ledgers.add_sleeping(ledger, "p", ClusterEvent.DEVICE_CHANGED)
+    ledger.node_gone("n1")
     ledger.device_gone("n1")
     left = ledgers.ready_names(ledger)
     for owners in ((), ("n1",)):
@@ -263,6 +265,7 @@ def test_a_card_that_turns_up_elsewhere_stays_with_the_pod_that_holds_it() -> No
     """Its new node is told so, and whoever waits for it looks again when the pod has ended."""
     ledger = read(2)
     ledger.pod_bound(builders.hold("holder", "n1", (0,)))
+    ledger.node_gone("n1")
     ledger.device_seen(publishing("n1"))
     ledger.device_seen(publishing("n2", "n1"))
     summary = summed(ledger, "n2")
@@ -275,6 +278,28 @@ def test_a_card_that_turns_up_elsewhere_stays_with_the_pod_that_holds_it() -> No
     assert (reader.read(), ledgers.ready_names(ledger)) == ({"n1", "n2"}, ["p"])
 
 
+@pytest.mark.parametrize("back", [False, True], ids=["and is gone", "and comes back"])
+@timeless.scenario
+async def test_a_card_that_its_node_loses_is_not_another_nodes_at_once(*, back: bool) -> None:
+    """As long as it may come back, nobody is given it; then the node that has it may give it out."""
+    now = timeless.clock()
+    ledger = Ledger(now, day=now)
+    for node in ("n1", "n2"):
+        ledgers.join(ledger, builders.node(node), builders.device(node, 1))
+    ledger.all_devices_read()
+    ledger.device_seen(publishing("n1"))
+    ledger.device_seen(publishing("n2", "n1"))
+    async with timeless.beside(watchdog.Watchdog(ledger, clock=now).run()):
+        await asyncio.sleep(uuid_ownership.MOVING_SECONDS / 2)
+        waiting = summed(ledger, "n2")
+        if back:
+            ledger.device_seen(publishing("n1", "n1"))
+        await asyncio.sleep(uuid_ownership.MOVING_SECONDS)
+
+    assert (waiting.free, "1 UUID was first reported by another node" in waiting.reason) == (0, True)
+    assert [len(ledger.inventory.uuid_ownership.kept(node)) for node in ("n1", "n2")] == [back, not back]
+
+
 def test_cards_of_a_node_that_is_gone_are_not_given_out_elsewhere() -> None:
     """The node that published them too says why, and to the API that it has them not surely."""
     ledger = read(2)
@@ -284,7 +309,7 @@ def test_cards_of_a_node_that_is_gone_are_not_given_out_elsewhere() -> None:
 
     summary = summed(ledger, "n2")
     assert (summary.free, summary.claims, summary.disputed) == (0, (), (builders.uuid("n1", 0),))
-    assert "1 UUID was first reported by a node that no longer exists" in summary.reason
+    assert "1 UUID was first reported by another node" in summary.reason
 
 
 def test_ledger_tells_its_state() -> None:

@@ -18,7 +18,8 @@ UUIDS: Final = "xy"
 class ApiState:
     """Devices, their status and the pods as the API has them, and an operator that decides by it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, nodes_exist: bool = False) -> None:
+        self.nodes_exist = nodes_exist
         self.time = clock.Clock()
         self.devices: dict[str, str] = {}
         self.records: dict[str, uuid_records.Record] = {}
@@ -27,7 +28,9 @@ class ApiState:
 
     def restart(self, order: Iterable[str] = NODES) -> None:
         """Have the next operator read all Devices, nodes in this order."""
-        self.operator = uuid_ownership.UuidOwnership(self.time, lambda node: self.held[node])
+        self.operator = uuid_ownership.UuidOwnership(
+            self.time, lambda node: self.held[node], lambda _: self.nodes_exist
+        )
         for node in order:
             if node in self.devices:
                 record = self.records.get(node, uuid_records.NOTHING)
@@ -56,12 +59,19 @@ class ApiState:
             case [node, "ends", uuid]:
                 self.held[node].discard(uuid)
                 self.operator.hold(node, frozenset(self.held[node] - set(self.devices.get(node, ""))))
-            case ["waits"]:
-                self.time.advance(uuid_ownership.REMEMBERED_SECONDS)
+            case ["waits" | "lingers" | "goes" as how]:
+                self.let_pass(how)
             case ["restarts", *published]:
                 self.devices |= dict(one.split("=") for one in published)
                 self.restart()
         self.records = {node: self.operator.record(node) for node in self.devices}
+
+    def let_pass(self, how: str) -> None:
+        """Let a day or some minutes pass, or have the Nodes go."""
+        seconds = {"waits": uuid_ownership.REMEMBERED_SECONDS, "lingers": uuid_ownership.MOVING_SECONDS}
+        self.time.advance(seconds.get(how, 0.0))
+        self.nodes_exist = self.nodes_exist and how != "goes"
+        self.operator.settle_moved()
 
     def gives(self, node: str, uuid: str) -> bool:
         """Whether a pod could get a card on a node."""
@@ -129,13 +139,33 @@ CASES: Final = {
         "n1",
     ),
 }
+HEIR: Final = f"{MINE}, n1 binds x, n1 publishes, n2 publishes x, n1 ends x"
+AGAIN: Final = f"{LATE}, n1 publishes, n2 publishes, n2 publishes x"
+# The same where the Nodes exist.
+CASES_WITH_NODES: Final = {
+    "a card that its node may have lost for a while is nobody's": (MOVED, ""),
+    "until it has surely moved": (f"{MOVED}, lingers", "n2"),
+    "or its Node is gone": (f"{MOVED}, goes", "n2"),
+    "its node has it again": (f"{MOVED}, n1 publishes x", "n1"),
+    "and keeps it": (f"{MOVED}, n1 publishes x, lingers", "n1"),
+    "who was late has nothing of publishing it again": (AGAIN, ""),
+    "before the time is over": (f"{AGAIN}, lingers", "n2"),
+    "nor has the heir of pods": (HEIR, ""),
+    "before that": (f"{HEIR}, lingers", "n2"),
+    "nor has one of two": (f"{UNSEEN}, n2 publishes", ""),
+    "before then": (f"{UNSEEN}, n2 publishes, lingers", "n1"),
+}
 
 
 @pytest.mark.parametrize("order", [(), NODES, NODES[::-1]], ids=["one operator", "restarts", "backwards"])
-@pytest.mark.parametrize(("steps", "keeper"), CASES.values(), ids=CASES)
-def test_whose_a_card_is(steps: str, keeper: str, order: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("steps", "keeper", "nodes_exist"),
+    [(*case, False) for case in CASES.values()] + [(*case, True) for case in CASES_WITH_NODES.values()],
+    ids=[*CASES, *CASES_WITH_NODES],
+)
+def test_whose_a_card_is(steps: str, keeper: str, order: tuple[str, ...], *, nodes_exist: bool) -> None:
     """The table of cases, each also with a new operator after each step, in whichever order it reads."""
-    state = ApiState()
+    state = ApiState(nodes_exist=nodes_exist)
 
     for step in steps.split(", "):
         state.do(step)
@@ -154,7 +184,7 @@ STEPS = st.lists(
     | st.builds("{} leaves".format, NODE)
     | st.builds("{} binds {}".format, NODE, UUID)
     | st.builds("{} ends {}".format, NODE, UUID)
-    | st.just("waits")
+    | st.sampled_from(["waits", "lingers"])
     | st.dictionaries(NODE, CARDS, max_size=2).map(
         lambda published: " ".join(["restarts", *map("=".join, published.items())])
     ),
@@ -165,7 +195,7 @@ STEPS = st.lists(
 @hypothesis.given(STEPS, st.data())
 def test_no_card_is_given_while_pods_elsewhere_hold_it(steps: list[str], data: st.DataObject) -> None:
     """Whatever happens, and whichever writes of the status are lost before an operator ends."""
-    state = ApiState()
+    state = ApiState(nodes_exist=data.draw(st.booleans()))
     for step in steps:
         before = dict(state.records)
         state.do(step)

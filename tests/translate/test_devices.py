@@ -10,7 +10,6 @@ import yaml
 import berth_crds
 from berth_crds import schema_limits, wire
 from berth_crds.vocabulary import Recovery
-from berth_operator.scheduling import uuid_ownership
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import device_facts
 from berth_operator.scheduling.devices.device_facts import PhysicalDevice
@@ -238,7 +237,7 @@ def test_a_device_into_which_little_can_be_written_is_closed(length: int, failed
     found = devices.read(raw.Device(thing.metadata, thing.spec, thing.status, length=length))
 
     assert (found.failed, found.large, len(found.cards)) == (failed, bool(failed), 2)
-    assert len(list(uuid_ownership.named(found))) == (0 if failed else 8)
+    assert len(list(device_facts.claimed_uuids(found))) == (0 if failed else 8)
 
 
 @pytest.mark.parametrize(

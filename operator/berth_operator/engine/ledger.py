@@ -125,7 +125,7 @@ class Ledger:
     def _charge(self, hold: holds.Hold) -> None:
         self.inventory.charge(hold)
         self.changes.record(hold.node)
-        self._devices_changed(self.inventory.take_affected())
+        self.devices_changed(self.inventory.take_affected())
         self.pod_changes.pod_changed(None, hold)
 
     def _release(self, uid: str) -> holds.Hold:
@@ -134,7 +134,7 @@ class Ledger:
         before = node_offers.left(self.inventory, held.node) if held and bare else None
         hold = self.inventory.release(uid)
         self.changes.record(hold.node)
-        self._devices_changed(self.inventory.take_affected())
+        self.devices_changed(self.inventory.take_affected())
         if hold.devices or hold.amounts:
             self._offer(hold.node, ClusterEvent.CAPACITY_FREED, before)
         self.pod_changes.pod_changed(hold, None)
@@ -344,15 +344,15 @@ class Ledger:
         changed = info is None or info.published != device
         if changed or not self.inventory.uuid_ownership.ordered:
             affected = self.inventory.put_device(device, record)
-            self._devices_changed(affected if changed else affected - {device.node})
+            self.devices_changed(affected if changed else affected - {device.node})
             self._recharge_node(device.node)
 
     def device_gone(self, node: str) -> None:
         """Forget a Device and its cards."""
-        self._devices_changed(self.inventory.drop_device(node))
+        self.devices_changed(self.inventory.drop_device(node))
         self._recharge_node(node)
 
-    def _devices_changed(self, affected: Collection[str]) -> None:
+    def devices_changed(self, affected: Collection[str]) -> None:
         """Act on changed cards of some nodes; nodes whose own cards are the same are only recorded."""
         self.changes.record_all(affected)
         for name, before in self.inventory.take_changed().items():

@@ -114,10 +114,10 @@ def contested(node: str, owners: uuid_ownership.UuidOwnership) -> str:
 
 
 def lost_claims(node: str, owners: uuid_ownership.UuidOwnership) -> str:
-    """Return how many cards of the node belonged to a node that is gone, as a phrase."""
+    """Return how many cards of the node belonged to another that claims them no more, as a phrase."""
     count = len(owners.late(node))
     reported = _counted(count, "UUID was", "UUIDs were")
-    return f"{reported} first reported by a node that no longer exists" if count else ""
+    return f"{reported} first reported by another node" if count else ""
 
 
 def _claim(uuid: str, node: str, owners: uuid_ownership.UuidOwnership) -> str:

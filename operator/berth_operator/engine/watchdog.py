@@ -41,6 +41,7 @@ class Watchdog:
         """Judge for ever."""
         while True:
             self.judge()
+            self._ledger.devices_changed(self._ledger.inventory.settle_moved_cards())
             await asyncio.sleep(INTERVAL_SECONDS)
 
     def lease_seen(self, node: str, renewal: str, version: str = "") -> bool:

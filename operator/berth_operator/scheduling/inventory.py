@@ -53,7 +53,7 @@ class Inventory:
         self.exclusive_replicas = exclusive_replicas
         self.table = node_table.NodeTable()
         self.workload = workload.Workload()
-        self.uuid_ownership = uuid_ownership.UuidOwnership(day, self._names_held)
+        self.uuid_ownership = uuid_ownership.UuidOwnership(day, self._names_held, self._node_exists)
         self.infos: list[node_info.NodeInfo | None] = []
         self.index: dict[str, int] = {}
         self._affected: set[str] = set()  # Nodes whose claims a hold of cards that are not there has changed.
@@ -209,6 +209,15 @@ class Inventory:
         self._update_cards_of({device.node} | self.uuid_ownership.take_decided())
         return affected
 
+    def settle_moved_cards(self) -> set[str]:
+        """Give cards that have surely moved to the node that has them; return the affected nodes."""
+        affected = self.uuid_ownership.settle_moved()
+        self._update_cards_of(self.uuid_ownership.take_decided())
+        return affected
+
+    def _node_exists(self, name: str) -> bool:
+        return (info := self.node(name)) is not None and info.node is not None
+
     def _names_held(self, node: str) -> frozenset[str]:
         """Return the uuids that pods on a node hold now."""
         info = self.node(node)
@@ -225,7 +234,9 @@ class Inventory:
         info.owned = withheld_cards.after_claims(info.published, self.uuid_ownership.lost(info.name))
         claimed = not info.published.large
         there = (
-            self.uuid_ownership.of(info.name) if claimed else frozenset(uuid_ownership.uuids(info.published))
+            self.uuid_ownership.of(info.name)
+            if claimed
+            else frozenset(device_facts.unique_uuids(info.published))
         )
         device, unnamed = withheld_cards.after_holds(info.owned, there, info.holds.values())
         if (device, unnamed) != info.cards:

@@ -14,6 +14,9 @@ these events change the owner:
     two nodes published it when Berth started       no node is the owner; when one of them withdraws it
                                                     the other becomes the owner, until the first is back
 
+No node becomes the owner within ten minutes after another has withdrawn a uuid, as long as that one's Node
+exists: a card does not move so fast, but may be lost for a while.
+
 Only the owner may give the card out, and no node may while pods elsewhere hold it that were there
 when Berth started. All of it is recorded in the Devices, so that the next operator decides the same.
 """
@@ -26,6 +29,7 @@ from berth_operator.scheduling.devices import device_facts
 from berth_operator.scheduling.uuid_records import NOTHING, UNKNOWN, Origin, Record, UuidHistory, beside
 
 REMEMBERED_SECONDS: Final = 24 * 3600.0  # For which a node that withdrew a card may come back for it.
+MOVING_SECONDS: Final = 600.0  # A card is not believed to be in another node before.
 MOST_LEFT: Final = 1024  # Uuids that a node withdrew and no node claims.
 
 
@@ -33,15 +37,19 @@ class UuidOwnership:
     """All uuids of GPUs and MIG instances, and the nodes that claim them."""
 
     def __init__(
-        self, clock: Callable[[], float] = float, holds: Callable[[str], Collection[str]] | None = None
+        self,
+        clock: Callable[[], float] = float,
+        holds: Callable[[str], Collection[str]] | None = None,
+        exists: Callable[[str], bool] = lambda _: False,
     ) -> None:
         """Begin with nothing; `holds` returns what pods on a node hold now, by default what `hold` recorded.
 
-        The clock returns the time of day; by default no time passes.
+        The clock returns the time of day; by default no time passes. `exists` tells whether there is a Node.
         """
         self.ordered = False  # Whether what is published from now on comes later than what is known.
         self.watched: dict[str, set[str]] = {}  # By node, the uuids for which `hold` must be called.
         self._clock = clock
+        self._exists = exists
         self._histories: dict[str, UuidHistory] = {}  # By uuid.
         self._published: dict[str, frozenset[str]] = {}  # By node.
         self._held: dict[str, frozenset[str]] = {}  # By node, as it was recorded last.
@@ -50,6 +58,7 @@ class UuidOwnership:
         self._own: dict[str, Origin] = {}  # Recorded origins that do not publish the uuid now.
         self._vacant: dict[str, None] = {}  # What no node claims, in the order in which it was withdrawn.
         self._left: dict[str, dict[str, None]] = {}  # The same by the node that may come back for it.
+        self._moving: dict[str, None] = {}  # What nobody owns, as its origin may only have lost it.
         self._decided: set[str] = set()  # Nodes of which other cards count than before.
 
     def _recorded(self, node: str) -> frozenset[str]:
@@ -64,7 +73,7 @@ class UuidOwnership:
 
         What is recorded counts only until all Devices were read: what was seen since is known better.
         """
-        node, uuids = device.node, frozenset(named(device))
+        node, uuids = device.node, frozenset(device_facts.claimed_uuids(device))
         changed = set(self.of(node) ^ uuids)
         self._published[node] = uuids
         if not self.ordered:
@@ -172,7 +181,7 @@ class UuidOwnership:
             return dataclasses.replace(history, origin=away)
         if self._owner_holds(uuid, history):
             return dataclasses.replace(history, origin=Origin(origin.node))
-        if history.shared and owner:
+        if history.shared:
             return dataclasses.replace(history, owner="", origin=None, shared=False)
         late = history.late | frozenset(history.live) - {origin.node}
         return dataclasses.replace(history, owner=origin.node, origin=None, shared=False, late=late)
@@ -182,10 +191,29 @@ class UuidOwnership:
         if history.owner:
             return history
         alone = history.live or (() if history.published else history.held)
-        if len(alone) != 1:
+        if len(alone) != 1 or self._may_be_moving(history, alone[0]):
             return history
         origin = None if history.origin is not None and history.origin.node == alone[0] else history.origin
         return dataclasses.replace(history, owner=alone[0], origin=origin)
+
+    def _may_be_moving(self, history: UuidHistory, node: str) -> bool:
+        """Whether another node withdrew a uuid so short a time ago that the card will still be there."""
+        origin = history.origin
+        return (
+            origin is not None
+            and origin.since is not None
+            and node not in {origin.node, *history.held}
+            and self._clock() < origin.since + MOVING_SECONDS
+            and self._exists(origin.node)
+        )
+
+    def settle_moved(self) -> set[str]:
+        """Give owners to cards that have surely moved by now; return the nodes whose cards that changes."""
+        affected: set[str] = set()
+        for uuid in list(self._moving):
+            for node in self._histories[uuid].live[:1]:
+                affected |= self._change(node, (uuid,), self._recorded(node))
+        return affected
 
     # ------------------------------------------------------------ what is recorded
 
@@ -210,7 +238,8 @@ class UuidOwnership:
             history,
             owner=owner,
             origin=origin,
-            shared=bool(owner in records and uuid in records[owner].disputed),
+            shared=bool(owner in records and uuid in records[owner].disputed)
+            or (not owner and any(self._unsure(node, uuid) for node in history.published)),
             late=late,
             doubts=frozenset(),
         )
@@ -241,14 +270,21 @@ class UuidOwnership:
                 if history.shared and origin is not None:
                     disputed.add(uuid)
             else:
-                origin = beside(history, node)
+                origin = self._better_claim(uuid, history, node)
                 if node in history.late or origin is None:
                     disputed.add(uuid)
             if origin is not None:
                 origins[uuid] = origin
-        for uuid in self._left.get(node, ()):
+        moving = (uuid for uuid in self._moving if self._origins(self._histories[uuid]) == {node})
+        for uuid in (*self._left.get(node, ()), *moving):
             origins[uuid] = self._histories[uuid].origin or Origin(node)
         return Record(claims, disputed, origins)
+
+    def _better_claim(self, uuid: str, history: UuidHistory, node: str) -> Origin | None:
+        """Return whose a uuid is that a node publishes, but may not give out; None where that is unknown."""
+        if uuid in self._moving and node not in history.late and not history.shared:
+            return history.origin
+        return beside(history, node)
 
     def _unsure(self, node: str, uuid: str) -> bool:
         """Whether it is recorded that it is not known whether a uuid is this node's."""
@@ -262,6 +298,9 @@ class UuidOwnership:
         if uuid in self._vacant:
             self._forget(uuid)
         self._histories.pop(uuid, None)
+        self._moving.pop(uuid, None)
+        if not after.owner and any(self._may_be_moving(after, node) for node in after.live):
+            self._moving[uuid] = None
         if after.published or after.held:
             self._histories[uuid] = after
         elif after.origin is not None and self._valid(after.origin):
@@ -340,9 +379,13 @@ class UuidOwnership:
         }
 
     def late(self, node: str) -> frozenset[str]:
-        """Return the uuids that a node published while another owned them, and that no other claims now."""
+        """Return the uuids that no other node claims now, and that are still not this node's."""
         histories = ((uuid, self._histories[uuid]) for uuid in self.of(node))
-        return frozenset(uuid for uuid, one in histories if node in one.late and one.claimants == (node,))
+        return frozenset(
+            uuid
+            for uuid, one in histories
+            if one.claimants == (node,) and (node in one.late or uuid in self._moving)
+        )
 
 
 def _among(nodes: tuple[str, ...], node: str, *, is_one: bool) -> tuple[str, ...]:
@@ -350,16 +393,3 @@ def _among(nodes: tuple[str, ...], node: str, *, is_one: bool) -> tuple[str, ...
     if is_one == (node in nodes):
         return nodes
     return (*nodes, node) if is_one else tuple(one for one in nodes if one != node)
-
-
-def named(device: device_facts.Device) -> Iterable[str]:
-    """Yield the uuids that a node claims: none of a Device in which that cannot be recorded."""
-    return () if device.large else uuids(device)
-
-
-def uuids(device: device_facts.Device) -> Iterable[str]:
-    """Yield the uuids that must be unique in the world: those of GPUs, and of their instances."""
-    for card in device.cards:
-        yield card.uuid
-        for instance in card.instances:
-            yield instance.uuid

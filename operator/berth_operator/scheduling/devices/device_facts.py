@@ -1,6 +1,7 @@
 """What the core knows of a node's devices: the values its Device is read into."""
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Final
 
 from berth_crds import vocabulary
@@ -97,3 +98,16 @@ class Device:
     isolation: str = ""
     honors_partitions: bool = False
     table_fault: str = ""
+
+
+def claimed_uuids(device: Device) -> Iterable[str]:
+    """Yield the uuids that a node claims: none of a Device in which that cannot be recorded."""
+    return () if device.large else unique_uuids(device)
+
+
+def unique_uuids(device: Device) -> Iterable[str]:
+    """Yield the uuids that must be unique in the world: those of GPUs, and of their instances."""
+    for card in device.cards:
+        yield card.uuid
+        for instance in card.instances:
+            yield instance.uuid
