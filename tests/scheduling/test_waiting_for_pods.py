@@ -7,8 +7,8 @@ import pytest
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import explain
 from berth_operator.scheduling.decisions import ClusterEvent, Wait
+from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.search import Search
-from berth_operator.translate import inter_pod_rules
 from scheduling.placements import RULES
 from scheduling.pod_clusters import (
     FOUR_NODES,
@@ -130,13 +130,37 @@ def test_labels_that_are_not_known_let_nothing_in() -> None:
     assert both.feasible(pod(namespace="other", affinity=far(term()))) == ALL
 
 
-def test_a_pod_that_says_too_much_keeps_others_off_its_node() -> None:
-    """Its terms are not read, and what is not known is not assumed to let anything in."""
-    many = far(*(term(selector=selecting(app=f"a{number}")) for number in range(100)))
-    both = Both(*FOUR_NODES, pod("w", "n1", affinity=many))
+OWN: Final = facts.PodSelector(("ml",), ())
+ANY: Final = facts.PodSelector((), (), ())
 
-    assert hold(pod("w", "n1", affinity=many)).anti_affinity == (inter_pod_rules.UNREAD,)
-    assert both.feasible(pod()) == ALL - {"n1"}
+
+@pytest.mark.parametrize(
+    ("fields", "meant", "elsewhere"),
+    [([{}], [OWN], ALL), ([{}, {"namespaceSelector": {}}], [OWN, ANY], ALL - {"n1", "n2"})],
+    ids=["about its own namespace", "about all"],
+)
+def test_a_pod_that_says_too_much_keeps_all_off_whom_it_might(
+    fields: list[Body], meant: list[facts.PodSelector], elsewhere: set[str]
+) -> None:
+    """Its labels are not read: what it says of a namespace is meant for all pods there, and for no others."""
+    terms = (
+        term(selector=selecting(app=f"a{number}")) | fields[number % len(fields)] for number in range(100)
+    )
+    body = pod("w", "n1", affinity=far(*terms))
+    both = Both(*FOUR_NODES, body)
+
+    assert [one.selector for one in hold(body).anti_affinity] == meant
+    assert both.feasible(pod()) == ALL - {"n1", "n2"}
+    assert both.feasible(pod(namespace="other")) == elsewhere
+
+
+def test_a_pod_of_very_many_different_terms_keeps_them_off_its_node() -> None:
+    """Topology keys may be too many as well: then one term stands for all, about its own namespace still."""
+    body = pod("w", "n1", affinity=far(*(term(key=f"key-{number}") for number in range(100))))
+    both = Both(*FOUR_NODES, body)
+
+    assert hold(body).anti_affinity == (facts.PodTerm(OWN, ""),)
+    assert (both.feasible(pod()), both.feasible(pod(namespace="other"))) == (ALL - {"n1"}, ALL)
 
 
 def test_a_pod_that_its_kubelet_may_refuse_counts() -> None:

@@ -102,11 +102,14 @@ def test_a_marked_card_says_why_it_is_not_given(
 
 
 def moved() -> Inventory:
-    """Return two nodes, of which the second has the only card of the first."""
+    """Return two nodes, of which the second has the only card of the first, whose Node was away meanwhile."""
     inventory = builders.inventory(*builders.nodes(2, cards=1))
     inventory.uuid_ownership.ordered = True
+    away = inventory.drop_node("n1")
+    assert away is not None
     inventory.put_device(builders.device("n1", []))
     inventory.put_device(builders.device("n2", [A]))
+    inventory.put_node(away)
     return inventory
 
 

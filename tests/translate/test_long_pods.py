@@ -153,8 +153,28 @@ NOTHING_READ: Final = {
     None,
     raw.Affinity(raw.NodeAffinity(raw.NodeSelector())),
     raw.Affinity(pod_affinity=raw.PodAffinity()),
-    raw.Affinity(pod_anti_affinity=raw.PodAffinity()),
+    raw.Affinity(pod_anti_affinity=raw.PodAffinity((raw.PodAffinityTerm(raw.LabelSelector()),))),
 }
+
+
+@pytest.mark.parametrize(
+    ("field", "selector"),
+    [
+        ({}, facts.PodSelector(("ml",), ())),
+        ({"namespaces": ["a"]}, facts.PodSelector((), (), ())),
+        ({"namespaceSelector": {}}, facts.PodSelector((), (), ())),
+    ],
+    ids=["its own namespace", "another by name", "others by labels"],
+)
+def test_a_very_long_anti_affinity_concerns_the_namespaces_that_it_may(
+    field: dict[str, Any], selector: facts.PodSelector
+) -> None:
+    """None of its terms is read, but whether one names a namespace."""
+    terms = [{"topologyKey": "a", "labelSelector": {}}] * MANY + [{"topologyKey": "a", **field}]
+
+    found = come({"affinity": {"podAntiAffinity": {REQUIRED: terms}}} | ELSEWHERE)
+
+    assert pods.read_bound(found).hold.anti_affinity == (facts.PodTerm(selector, ""),)
 
 
 @pytest.mark.parametrize(("spec", "what"), TOO_LONG.values(), ids=TOO_LONG.keys())

@@ -48,9 +48,9 @@ class Counter:
         # Labels that each pod must have: to look for them is faster than to ask for all that is required.
         self.pairs = tuple(pair for one in key.selectors for pair in _pairs(one.expressions))
 
-    def selects(self, labels: facts.Labels) -> bool:
+    def selects(self, labels: Mapping[str, str]) -> bool:
         """Whether pods with these labels are counted, if they are in one of the namespaces."""
-        return all(pair in labels for pair in self.pairs) and self.test(dict(labels))
+        return all(labels.get(key) == value for key, value in self.pairs) and self.test(labels)
 
     def add(self, row: int, sign: int) -> None:
         """Count a pod of a row, or with -1 no more."""
@@ -97,8 +97,12 @@ class PodIndex:
         self._counters: collections.OrderedDict[CounterKey, Counter] = collections.OrderedDict()
         self._forgotten = False  # Whether any counter was ever forgotten for want of room.
         self._counters_of: dict[pod_terms.Identity, tuple[Counter, ...]] = {}
-        self._repelling = pod_terms.TermIndex[facts.PodTerm](lambda term: term.selector)
-        self._weighted = pod_terms.TermIndex[facts.WeightedPodTerm](lambda one: one.term.selector)
+        self._repelling = pod_terms.TermIndex[facts.PodTerm](
+            lambda term: term.selector, pod_terms.all_of_namespaces
+        )
+        self._weighted = pod_terms.TermIndex[facts.WeightedPodTerm](
+            lambda one: one.term.selector, lambda *_: None
+        )
         self.replicas = replica_index.ReplicaIndex(lambda: ((one, rows[one.node]) for one in holds()))
         self.say_nothing = True  # Whether no pod on a node requires or prefers anything of pods to come.
 
@@ -166,10 +170,8 @@ class PodIndex:
         if not hold.labels_known:
             self._unknown[hold.namespace] += sign
             self._unknown += collections.Counter()  # Without the zeros.
-        for term in hold.anti_affinity:
-            self._repelling.count(term, row, sign)
-        for weighted in hold.weighted_terms:
-            self._weighted.count(weighted, row, sign)
+        self._repelling.count(hold.uid, hold.namespace, hold.anti_affinity, row, sign)
+        self._weighted.count(hold.uid, hold.namespace, hold.weighted_terms, row, sign)
         self.say_nothing = not (self._repelling or self._weighted)
 
     # ------------------------------------------------------------ namespaces
@@ -206,7 +208,12 @@ class PodIndex:
 
     def selects(self, selector: facts.PodSelector, namespace: str, labels: facts.Labels) -> bool:
         """Whether a selector selects a pod."""
-        return self.includes(selector, namespace) and label_matcher(selector.expressions)(dict(labels))
+        return self._test(namespace, labels)(selector)
+
+    def _test(self, namespace: str, labels: facts.Labels) -> pod_terms.Means:
+        """Return a function that tells whether a selector selects a pod."""
+        found = dict(labels)
+        return lambda one: self.includes(one, namespace) and label_matcher(one.expressions)(found)
 
     # ------------------------------------------------------------ counts
 
@@ -245,7 +252,7 @@ class PodIndex:
                 if required is not None and required not in labels:
                     continue
                 if (meant := found.get(id(labels))) is None:
-                    meant = found[id(labels)] = selects(labels)
+                    meant = found[id(labels)] = selects(dict(labels))
                 if meant and not (exclude_terminating and hold.leaving):
                     yield hold
 
@@ -262,10 +269,11 @@ class PodIndex:
         """Return the counters that select a pod, should it be leaving or not."""
         identity = hold.namespace, hold.labels
         if (found := self._counters_of.get(identity)) is None:
+            labels = dict(hold.labels)
             found = tuple(
                 one
                 for key, one in self._counters.items()
-                if one.selects(hold.labels) and self._about(key, hold.namespace)
+                if one.selects(labels) and self._about(key, hold.namespace)
             )
             pod_terms.remember(self._counters_of, identity, found)
         return found
@@ -291,15 +299,11 @@ class PodIndex:
 
     def repelling(self, namespace: str, labels: facts.Labels) -> frozenset[facts.PodTerm]:
         """Return the terms of required anti-affinity of pods on nodes that mean a pod with these labels."""
-        return self._repelling.meaning(
-            namespace, labels, lambda selector: self.selects(selector, namespace, labels)
-        )
+        return self._repelling.meaning(namespace, labels, self._test(namespace, labels))
 
     def weighted(self, namespace: str, labels: facts.Labels) -> frozenset[facts.WeightedPodTerm]:
         """Return the terms by which pods on nodes would rather have such a pod near, or away."""
-        return self._weighted.meaning(
-            namespace, labels, lambda selector: self.selects(selector, namespace, labels)
-        )
+        return self._weighted.meaning(namespace, labels, self._test(namespace, labels))
 
     def rows_with(self, term: facts.PodTerm) -> list[int]:
         """Return the rows on which pods have a term of required anti-affinity."""

@@ -16,8 +16,8 @@ from berth_operator.translate import raw
 
 DO_NOT_SCHEDULE: Final = "DoNotSchedule"
 HONOR: Final = "Honor"
-# The anti-affinity of a pod on a node that says more than is read: it keeps all others off its node.
-UNREAD: Final = facts.PodTerm(facts.PodSelector((), (), ()), "")
+MOST_COARSE_TERMS: Final = 16
+ANY_NAMESPACE: Final[facts.Expressions] = ()
 
 Terms = tuple[raw.PodAffinityTerm, ...]
 Labels = Mapping[str, str]
@@ -49,6 +49,24 @@ def required_affinity(pod: raw.Pod) -> tuple[facts.PodTerm, ...]:
 def anti_affinity(pod: raw.Pod) -> tuple[facts.PodTerm, ...]:
     """Return the terms by which a pod on a node keeps others away."""
     return _terms(anti_affinity_terms(pod.spec), pod.metadata.namespace, pod.metadata.labels)
+
+
+def coarse_anti_affinity(pod: raw.Pod) -> tuple[facts.PodTerm, ...]:
+    """Return terms by which a pod on a node that says more than is read keeps away all whom it might.
+
+    They say nothing of labels, so only namespaces and topology keys make them differ. Of too many there is
+    one in their place, about the pod's node alone. What a pod says of its own namespace concerns no other.
+    """
+    namespace = pod.metadata.namespace
+    about_pods = (one for one in anti_affinity_terms(pod.spec) if one.label_selector is not None)
+    terms = tuple(
+        dict.fromkeys(facts.PodTerm(_all_pods(one, namespace), one.topology_key) for one in about_pods)
+    )
+    if len(terms) <= MOST_COARSE_TERMS:
+        return terms
+    own = facts.PodSelector((namespace,), ())
+    of_own = all(one.selector == own for one in terms)
+    return (facts.PodTerm(own if of_own else facts.PodSelector((), (), ANY_NAMESPACE), ""),)
 
 
 def affinity_terms(spec: raw.PodSpec) -> Terms:
@@ -105,13 +123,18 @@ def term(written: raw.PodAffinityTerm, namespace: str, labels: Labels) -> facts.
             *_of_keys("NotIn", written.mismatch_label_keys or (), labels, expressions),
         )
         expressions = _in_order((*expressions, *more))
+    selector = dataclasses.replace(_all_pods(written, namespace), expressions=expressions)
+    return facts.PodTerm(selector, written.topology_key)
+
+
+def _all_pods(written: raw.PodAffinityTerm, namespace: str) -> facts.PodSelector:
+    """Return a selector of all pods of the namespaces that a term is about."""
     own = written.namespace_selector is None and not written.namespaces
-    selector = facts.PodSelector(
+    return facts.PodSelector(
         (namespace,) if own else tuple(sorted(set(written.namespaces or ()))),
-        expressions,
+        (),
         _expressions(written.namespace_selector),
     )
-    return facts.PodTerm(selector, written.topology_key)
 
 
 def spread_constraint(

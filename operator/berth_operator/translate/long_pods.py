@@ -37,6 +37,7 @@ READ_VOLUMES: Final = (
     b'"awsElasticBlockStore":',
 )
 DO_NOT_SCHEDULE: Final = (b'"DoNotSchedule"',)
+NAMESPACES: Final = (b'"namespaces":', b'"namespaceSelector":')
 
 
 class Pod(raw.Pod, frozen=True):
@@ -200,7 +201,7 @@ def _affinity(affinity: _Affinity | None) -> raw.Affinity | None:
     return raw.Affinity(
         _node_affinity(affinity),
         _pod_affinity(affinity.pod_affinity),
-        _pod_affinity(affinity.pod_anti_affinity),
+        _pod_anti_affinity(affinity.pod_anti_affinity),
     )
 
 
@@ -217,6 +218,18 @@ def _pod_affinity(affinity: _PodAffinity | None) -> raw.PodAffinity | None:
         return None
     return raw.PodAffinity(
         _unless_long(_pod_terms, affinity.required), _unless_long(_weighted_pod_terms, affinity.preferred)
+    )
+
+
+def _pod_anti_affinity(affinity: _PodAffinity | None) -> raw.PodAffinity | None:
+    """Return an anti-affinity; one in place of very many terms means all pods that they might."""
+    found = _pod_affinity(affinity)
+    if affinity is None or found is None or len(affinity.required) <= MAX_LIST_BYTES:
+        return found
+    body = bytes(affinity.required)
+    elsewhere = raw.LabelSelector() if any(word in body for word in NAMESPACES) else None
+    return raw.PodAffinity(
+        (raw.PodAffinityTerm(raw.LabelSelector(), namespace_selector=elsewhere),), found.preferred
     )
 
 

@@ -230,7 +230,8 @@ class BoundRequest:
 def read_bound_request(pod: raw.Pod) -> BoundRequest:
     """Return the request of a bound pod."""
     amounts, ports = demands.amounts(resizing.effective_spec(pod)), demands.host_ports(pod.spec)
-    far = (inter_pod_rules.UNREAD,) if pod_limits.many_terms(pod.spec) else inter_pod_rules.anti_affinity(pod)
+    coarse = pod_limits.many_terms(pod.spec)
+    far = inter_pod_rules.coarse_anti_affinity(pod) if coarse else inter_pod_rules.anti_affinity(pod)
     weighted = preferred_pods.of_bound(pod)
     pod = _without_others(pod)
     if pod_limits.many_devices(pod.spec):

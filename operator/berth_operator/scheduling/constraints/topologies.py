@@ -17,7 +17,8 @@ NO_DOMAIN = 0
 def domains(query: Query, key: str) -> node_table.Numbers:
     """Return the domain of each row by a label.
 
-    A term that could not be read has no key (`inter_pod_rules.UNREAD`): for it each row is a domain.
+    A term that stands for too many has no key (`inter_pod_rules.coarse_anti_affinity`): for it each row is a
+    domain.
     """
     if not key:
         return np.arange(1, query.inventory.size + 1)
