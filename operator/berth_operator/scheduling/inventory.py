@@ -210,7 +210,7 @@ class Inventory:
         return affected
 
     def settle_moved_cards(self) -> set[str]:
-        """Give cards that have surely moved to the node that has them; return the affected nodes."""
+        """Let nodes own the cards that have surely moved to them; return the affected nodes."""
         affected = self.uuid_ownership.settle_moved()
         self._update_cards_of(self.uuid_ownership.take_decided())
         return affected

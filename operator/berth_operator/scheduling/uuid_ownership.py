@@ -208,7 +208,7 @@ class UuidOwnership:
         )
 
     def settle_moved(self) -> set[str]:
-        """Give owners to cards that have surely moved by now; return the nodes whose cards that changes."""
+        """Let nodes own the cards that have surely moved to them; return the nodes that this changes."""
         affected: set[str] = set()
         for uuid in list(self._moving):
             for node in self._histories[uuid].live[:1]:

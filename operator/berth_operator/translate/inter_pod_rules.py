@@ -11,13 +11,13 @@ import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
+from berth_operator.scheduling import pod_terms
 from berth_operator.scheduling.nodes import affinity, facts
 from berth_operator.translate import raw
 
 DO_NOT_SCHEDULE: Final = "DoNotSchedule"
 HONOR: Final = "Honor"
 MOST_COARSE_TERMS: Final = 16
-ANY_NAMESPACE: Final[facts.Expressions] = ()
 
 Terms = tuple[raw.PodAffinityTerm, ...]
 Labels = Mapping[str, str]
@@ -54,8 +54,8 @@ def anti_affinity(pod: raw.Pod) -> tuple[facts.PodTerm, ...]:
 def coarse_anti_affinity(pod: raw.Pod) -> tuple[facts.PodTerm, ...]:
     """Return terms by which a pod on a node that says more than is read keeps away all whom it might.
 
-    They say nothing of labels, so only namespaces and topology keys make them differ. Of too many there is
-    one in their place, about the pod's node alone. What a pod says of its own namespace concerns no other.
+    They say nothing of labels, so only namespaces and topology keys make them differ. Of too many it
+    is kept only whether they are about other namespaces, for the pod's node alone (`all_of_namespaces`).
     """
     namespace = pod.metadata.namespace
     about_pods = (one for one in anti_affinity_terms(pod.spec) if one.label_selector is not None)
@@ -64,9 +64,7 @@ def coarse_anti_affinity(pod: raw.Pod) -> tuple[facts.PodTerm, ...]:
     )
     if len(terms) <= MOST_COARSE_TERMS:
         return terms
-    own = facts.PodSelector((namespace,), ())
-    of_own = all(one.selector == own for one in terms)
-    return (facts.PodTerm(own if of_own else facts.PodSelector((), (), ANY_NAMESPACE), ""),)
+    return tuple(dict.fromkeys(pod_terms.all_of_namespaces(one, namespace) for one in terms))
 
 
 def affinity_terms(spec: raw.PodSpec) -> Terms:
