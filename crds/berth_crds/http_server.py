@@ -229,22 +229,25 @@ def _bounded(connections: http_connections.Connections) -> typedefs.Middleware:
     @web.middleware
     async def answer(request: web.Request, handler: typedefs.Handler) -> web.StreamResponse:
         if (connection := connections.find(request.protocol)) is None:
-            raise ConnectionResetError("The client is gone.")
+            return _last_answer("The client is gone.\n", 503)
         if not connection.admitted:  # It came together with another.
             await connections.limiter.acquire()
         connection.admitted = False
         connection.request_began()
         try:
             unwanted = request.body_exists and not connections.limits.body
-            return _refused(request) if unwanted else await handler(request)
+            return (
+                _last_answer(f"{request.path} takes no body.\n", 413) if unwanted else await handler(request)
+            )
         finally:
             connection.request_ended()
 
     return answer
 
 
-def _refused(request: web.Request) -> web.Response:
-    answer = web.Response(text=f"{request.path} takes no body.\n", status=413)
+def _last_answer(text: str, status: int) -> web.Response:
+    """Return an answer after which the connection is closed."""
+    answer = web.Response(text=text, status=status)
     answer.force_close()
     return answer
 

@@ -131,6 +131,33 @@ def test_everybody_gets_a_diagnosis_in_the_end() -> None:
     assert given | rounds[0] | rounds[1] | rounds[2] == reasons.true()
 
 
+def test_who_has_very_many_kinds_of_pods_keeps_no_other_namespace_waiting() -> None:
+    """They wait first, and new ones come all the time: the next diagnosis is another's all the same."""
+    reasons = Reasons(pods=40)
+    asks = builders.request(requests.Gpus(1, core=CORE + 1, memory=WANTED * builders.GIB))
+    reasons.pods.append(ledgers.add_waiting(reasons.ledger, "other", namespace="ops", request=asks))
+    given = reasons.decided()
+    reasons.pods += [wait(reasons.ledger, f"q{at}", WANTED + 100 + at) for at in range(40)]
+    reasons.decided()
+
+    assert "nearest" not in given["other"]
+    assert reasons.renewed(10.0)["other"] == reasons.true()["other"]
+
+
+def test_of_namespaces_with_as_many_kinds_each_has_its_turn() -> None:
+    """One diagnosis of each, and only then the second."""
+    reasons = Reasons(pods=0)
+    for at, namespace in enumerate(("a", "a", "a", "b", "b", "c")):
+        asks = builders.request(requests.Gpus(1, core=CORE, memory=(WANTED + at) * builders.GIB))
+        ledgers.add_waiting(reasons.ledger, f"{namespace}{at}", namespace=namespace, request=asks)
+    reasons.decided()
+    reasons.fill()
+
+    told = [sorted(reasons.renewed(10.0 * at)) for at in range(1, 4)]
+
+    assert [[name[0] for name in some] for some in told] == [["b", "c"], ["a", "b"], ["a", "a"]]
+
+
 def test_pods_that_ask_the_same_share_a_diagnosis() -> None:
     """A hundred pods of one kind have their whole sentence at once."""
     reasons = Reasons(pods=0)

@@ -1,5 +1,6 @@
 """What wakes a pod that waits for other pods, and what counts that is not known or not certain."""
 
+import dataclasses
 from typing import Final
 
 import pytest
@@ -26,6 +27,7 @@ from scheduling.pod_clusters import (
     read,
     read_node,
     selecting,
+    spread,
     term,
     web,
 )
@@ -113,21 +115,56 @@ def waits(ledger: Ledger, body: Body, *, hosts: int) -> None:
 # ---------------------------------------------------------------- what is not known
 
 
-def test_labels_that_are_not_known_let_nothing_in() -> None:
-    """A pod for whose labels there was no room may be any: who asks about its namespace waits."""
+UNLABELLED: Final = "cannot be evaluated: there are too many pod labels to keep them all"
+
+
+def without_labels() -> Both:
+    """Return a cluster with a pod on n1 for whose labels there was no room."""
     both = Both(*FOUR_NODES)
-    unknown = hold(pod("w", "n1"))
-    both.inventory.charge(
-        type(unknown)(unknown.uid, unknown.title, unknown.node, unknown.amounts, labels_known=False)
-    )
-    waiting = pod_info(pod(affinity=far(term())))
+    both.inventory.charge(dataclasses.replace(hold(pod("w", "n1")), labels=(), labels_known=False))
+    return both
 
-    found = explain.explain(Search(both.inventory), waiting, policy=RULES)
 
-    assert explain.brief(found.counts, waiting) == (
-        "0/4 nodes are available: 4 cannot be evaluated: there are too many pod labels to keep them all"
-    )
+def told(both: Both, body: Body) -> str:
+    """Return why a pod fits nowhere, in short."""
+    waiting = pod_info(body)
+    return explain.brief(explain.explain(Search(both.inventory), waiting, policy=RULES).counts, waiting)
+
+
+def test_a_pod_whose_labels_are_not_known_may_be_any_of_its_namespace() -> None:
+    """Anti-affinity keeps away from it, affinity does not go by it, and where it is spreads nothing."""
+    both = without_labels()
+    spreading = pod(topologySpreadConstraints=[spread()])
+
+    assert both.feasible(pod(affinity=far(term()))) == ALL - {"n1", "n2"}
+    assert both.feasible(pod(affinity=far(term(HOST)))) == ALL - {"n1"}
+    assert both.feasible(pod(affinity=near(term()))) == both.feasible(spreading) == set()
+    assert both.feasible(pod(labels=WEB, affinity=near(term()))) == set()
+    assert told(both, spreading).startswith(f"0/4 nodes are available: 3 {UNLABELLED}; 1 didn't match")
+
+
+def test_who_asks_about_another_namespace_does_not_wait_for_its_labels() -> None:
+    """Not even one that asks about all: it has the other nodes."""
+    both = without_labels()
+    both.inventory.pods.set_namespace("other", {})
+
     assert both.feasible(pod(namespace="other", affinity=far(term()))) == ALL
+    assert both.feasible(pod(namespace="other", affinity=far(term(namespaceSelector={})))) == ALL - {
+        "n1",
+        "n2",
+    }
+
+
+def test_the_nodes_of_pods_whose_labels_are_not_known_are_told_apart() -> None:
+    """Those near it are counted by that reason, and the others by theirs."""
+    both = without_labels()
+    for number in (2, 3, 4):
+        both.inventory.charge(hold(web(f"w{number}", f"n{number}")))
+
+    assert told(both, pod(affinity=far(term(HOST)))) == (
+        "0/4 nodes are available: 3 didn't match pod anti-affinity rules (kubernetes.io/hostname); "
+        f"1 {UNLABELLED}"
+    )
 
 
 OWN: Final = facts.PodSelector(("ml",), ())

@@ -211,3 +211,16 @@ def test_its_terms_are_charged_to_its_namespace() -> None:
     assert long_.byte_size - short.byte_size > len(LONG) - 100
     assert pod_memory.bare_hold(long_.hold).weighted_terms == long_.hold.weighted_terms
     assert pod_memory.trimmed(long_.hold, None, admitted=True)[0].weighted_terms == ()
+
+
+def test_of_terms_for_which_there_is_no_room_it_is_kept_whom_they_may_be_about() -> None:
+    """On its own node, all pods of its namespace; of all namespaces where a term is about others."""
+    own = [term(selector=selecting(app=f"{LONG}{number}")) for number in range(3)]
+    other = term(namespaceSelector={}, selector=selecting(app=LONG))
+    found = [
+        pod_memory.trimmed(hold(pod(at="n1", affinity=affinity)), None, admitted=True)[0].anti_affinity
+        for affinity in ({"podAntiAffinity": {REQUIRED: terms}} for terms in (own, [*own, other]))
+    ]
+
+    mine, all_ = PodTerm(PodSelector(("ml",), ()), ""), PodTerm(PodSelector((), (), ()), "")
+    assert found == [(mine,), (mine, all_)]

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Final
 
 from berth_operator.engine import totals
-from berth_operator.scheduling import allocation_recovery, decisions, queued_pods
+from berth_operator.scheduling import allocation_recovery, decisions, pod_terms, queued_pods
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.nodes import facts
@@ -223,4 +223,7 @@ def trimmed(
     """Return what must be known of a pod, and of its record that cannot be read, without what may be long."""
     if nameless is not None:
         nameless = dataclasses.replace(nameless, starts=()) if admitted else NOTHING_GRANTED
-    return dataclasses.replace(hold, labels=(), labels_known=False, weighted_terms=()), nameless
+    about_pods = (one for one in hold.anti_affinity if one.selector.expressions is not None)
+    far = dict.fromkeys(pod_terms.all_of_namespaces(one, hold.namespace) for one in about_pods)
+    hold = dataclasses.replace(hold, labels=(), labels_known=False)
+    return dataclasses.replace(hold, anti_affinity=tuple(far), weighted_terms=()), nameless

@@ -13,6 +13,7 @@ may take is counted in CPU time: where other programs take turns on the core, ea
 short by the clock, and no pod be told.
 """
 
+import collections
 import dataclasses
 import itertools
 import math
@@ -110,6 +111,7 @@ class WaitingReasons:
         self._not_bound: dict[str, str] = {}  # Why a pod that fits is not bound, by uid.
         self._groups: dict[Kind, ReasonGroup] = {}
         self._orders = itertools.count()
+        self._diagnosed: dict[str, int] = {}  # The order of the last diagnosis, by namespace.
         self._diagnoses_left = DIAGNOSES_PER_ROUND
         self._next = 0.0
 
@@ -171,15 +173,16 @@ class WaitingReasons:
     ) -> list[tuple[queued_pods.PodInfo, str]]:
         """Make some diagnoses that are due, and return the pods with a new message.
 
-        The oldest diagnosis comes first, so that new pods do not delay older ones; one that was cut short
-        comes last, one a round.
+        The oldest diagnosis comes first, so that new pods do not delay older ones, and the namespaces have
+        turns; one that was cut short comes last, one a round.
         """
         if now < self._next:
             return []
         self._next = now + RENEWAL_SECONDS
         self._forget()
-        due = sorted(self._of_older_inventory(), key=lambda one: one.order) or self._cut_short(now)[:1]
-        for group in due[:diagnoses]:
+        due = self._of_older_inventory()
+        due.sort(key=lambda one: one.order)
+        for group in self._in_turns(due)[:diagnoses] or self._in_turns(self._cut_short(now))[:1]:
             if not self._may_diagnose:
                 break
             if self._diagnose(group, now).fits:
@@ -194,6 +197,16 @@ class WaitingReasons:
         return sorted(
             (one for one in self._groups.values() if one.retry_at <= now), key=lambda one: one.retry_at
         )
+
+    def _in_turns(self, groups: list[ReasonGroup]) -> list[ReasonGroup]:
+        """Return groups so that one of each namespace comes first, of the one longest without a diagnosis."""
+        earlier: collections.Counter[str] = collections.Counter()  # Groups of a namespace.
+        turns: list[tuple[int, int, ReasonGroup]] = []
+        for group in groups:
+            namespace = group.pod_info.namespace
+            turns.append((earlier[namespace], self._diagnosed.get(namespace, NEVER), group))
+            earlier[namespace] += 1
+        return [group for *_, group in sorted(turns, key=lambda one: one[:2])]
 
     def _shows_old_message(self, uid: str) -> bool:
         """Whether a current diagnosis has another message than the pod was given."""
@@ -214,6 +227,8 @@ class WaitingReasons:
         }
         live = {id(given.group) for given in self._given.values()}
         self._groups = {kind: one for kind, one in self._groups.items() if id(one) in live}
+        namespaces = {one.pod_info.namespace for one in self._groups.values()}
+        self._diagnosed = {name: order for name, order in self._diagnosed.items() if name in namespaces}
 
     # ------------------------------------------------------------ diagnoses
 
@@ -236,7 +251,7 @@ class WaitingReasons:
         explanation = explain.explain(
             self._ledger.search, group.pod_info, policy=self._ledger.policy, effort=effort
         )
-        group.order = next(self._orders)
+        group.order = self._diagnosed[group.pod_info.namespace] = next(self._orders)
         group.version = self._version
         if not (explanation.cut and group.is_complete and group.times_cut_short == 0):
             group.messages = explain.by_namespace(explanation, group.pod_info)

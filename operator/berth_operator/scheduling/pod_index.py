@@ -11,6 +11,7 @@ others away, whether these ask for anything or not, and their weighted terms cou
 
 import collections
 import contextlib
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -93,7 +94,8 @@ class PodIndex:
         self._holds = holds
         self._pods: dict[str, dict[str, Hold]] | None = None  # By namespace and uid; None until asked.
         self._namespaces: dict[str, Mapping[str, str]] = {}  # Their labels.
-        self._unknown: collections.Counter[str] = collections.Counter()  # Pods without known labels.
+        # By namespace, how many pods of each row there are whose labels are not known.
+        self._unlabelled: dict[str, collections.Counter[int]] = {}
         self._counters: collections.OrderedDict[CounterKey, Counter] = collections.OrderedDict()
         self._forgotten = False  # Whether any counter was ever forgotten for want of room.
         self._counters_of: dict[pod_terms.Identity, tuple[Counter, ...]] = {}
@@ -168,11 +170,18 @@ class PodIndex:
                 if not (counter.key.exclude_terminating and hold.leaving):
                     counter.add(row, sign)
         if not hold.labels_known:
-            self._unknown[hold.namespace] += sign
-            self._unknown += collections.Counter()  # Without the zeros.
+            self._count_unlabelled(hold.namespace, row, sign)
         self._repelling.count(hold.uid, hold.namespace, hold.anti_affinity, row, sign)
         self._weighted.count(hold.uid, hold.namespace, hold.weighted_terms, row, sign)
         self.say_nothing = not (self._repelling or self._weighted)
+
+    def _count_unlabelled(self, namespace: str, row: int, sign: int) -> None:
+        rows = self._unlabelled.setdefault(namespace, collections.Counter())
+        rows[row] += sign
+        if not rows[row]:
+            del rows[row]
+        if not rows:
+            del self._unlabelled[namespace]
 
     # ------------------------------------------------------------ namespaces
 
@@ -278,11 +287,10 @@ class PodIndex:
             pod_terms.remember(self._counters_of, identity, found)
         return found
 
-    def are_known(self, selectors: Iterable[facts.PodSelector]) -> bool:
-        """Whether the labels of all pods are known that these selectors may select."""
-        return not self._unknown or not any(
-            self.includes(one, namespace) for one in selectors for namespace in self._unknown
-        )
+    def rows_of_unlabelled(self, selector: facts.PodSelector) -> list[int]:
+        """Return the rows of the pods whose labels are not known and that a selector may select."""
+        among = (rows for namespace, rows in self._unlabelled.items() if self.includes(selector, namespace))
+        return list(dict.fromkeys(itertools.chain.from_iterable(among)))
 
     def concerns(self, hold: Hold) -> bool:
         """Whether this pod's coming, going or change may matter to a pod that was asked about."""

@@ -5,6 +5,9 @@ these domains is a pod that all terms mean. Where there is no such pod at all, a
 mean is the first, and may go to any node that has the labels. A node meets the anti-affinity if in the domain
 of no term is a pod that the term means, and if no pod in its domains has a term that means the asking one.
 Pods that are being deleted still count.
+
+A pod whose labels are not kept, for want of room, may be any of its namespace: the anti-affinity counts it,
+the affinity does not.
 """
 
 import dataclasses
@@ -61,9 +64,13 @@ def alone(query: Query) -> Iterator[tuple[node_table.Mask, str]]:
 
 
 def _may_be_first(query: Query, others: facts.InterPodRules) -> bool:
-    """Whether all terms of the pod's affinity mean the pod itself."""
-    pods = query.inventory.pods
-    return others.self_match and all(pods.includes(one.selector, others.namespace) for one in others.affinity)
+    """Whether all terms of the pod's affinity mean the pod itself, and no pod whose labels are not known."""
+    pods, selectors = query.inventory.pods, [one.selector for one in others.affinity]
+    return (
+        others.self_match
+        and all(pods.includes(one, others.namespace) for one in selectors)
+        and not all(map(pods.rows_of_unlabelled, selectors))
+    )
 
 
 def _keys(terms: Iterable[facts.PodTerm]) -> Iterator[str]:
@@ -80,6 +87,13 @@ def repelling(query: Query) -> Iterator[tuple[node_table.Mask, str]]:
         )
 
 
+def unlabelled(query: Query) -> Iterator[tuple[node_table.Mask, str]]:
+    """Yield for each term of the anti-affinity the rows in whose domain is a pod that it may mean."""
+    for term in inter_pod_rules(query).anti_affinity:
+        if rows := query.inventory.pods.rows_of_unlabelled(term.selector):
+            yield topologies.in_domains_of(query, rows, term.topology_key), ""
+
+
 def repelled(query: Query) -> Iterator[tuple[node_table.Mask, str]]:
     """Yield for each term of a pod on a node that means the asking pod the rows of its domain."""
     terms = sorted(inter_pod_rules(query).repelled_by, key=lambda term: term.topology_key)
@@ -89,14 +103,13 @@ def repelled(query: Query) -> Iterator[tuple[node_table.Mask, str]]:
 REFUSALS: Final[dict[Reason, Refusals]] = {
     Reason.POD_AFFINITY: alone,
     Reason.POD_ANTI_AFFINITY: repelling,
+    Reason.UNKNOWN_POD_LABELS: unlabelled,
     Reason.REPELLED: repelled,
 }
 
 
 def feasible(query: Query) -> node_table.Mask:
     """Return the nodes that meet affinity and anti-affinity."""
-    if not topologies.pod_labels_are_known(query):
-        return np.zeros(query.node_count, dtype=np.bool_)
     mask = np.ones(query.inventory.size, dtype=np.bool_)
     for refusals in REFUSALS.values():
         for refused, _ in refusals(query):
@@ -106,9 +119,6 @@ def feasible(query: Query) -> node_table.Mask:
 
 def resolvable(query: Query) -> Iterator[Rejection]:
     """Yield the nodes that refuse, term by term."""
-    if not topologies.pod_labels_are_known(query):
-        yield Rejection(np.ones(query.node_count, dtype=np.bool_), Reason.UNKNOWN_POD_LABELS)
-        return
     for reason, refusals in REFUSALS.items():
         for refused, key in refusals(query):
             yield Rejection(refused[query.rows], reason, key)

@@ -44,17 +44,14 @@ def counts(
 
 def rows_repelled_by(query: Query, term: facts.PodTerm) -> node_table.Mask:
     """Return the rows in whose domain a pod has this term of anti-affinity."""
-    found, of_rows = np.zeros(query.inventory.size, dtype=np.bool_), domains(query, term.topology_key)
-    rows = query.inventory.pods.rows_with(term)
-    if rows:
-        meant = np.zeros(int(of_rows.max(initial=0)) + 1, dtype=np.bool_)
-        meant[of_rows[rows]] = True
-        meant[NO_DOMAIN] = False
-        found = meant[of_rows]
+    return in_domains_of(query, query.inventory.pods.rows_with(term), term.topology_key)
+
+
+def in_domains_of(query: Query, rows: list[int], key: str) -> node_table.Mask:
+    """Return the rows that are in one domain with any of these."""
+    of_rows = domains(query, key)
+    meant = np.zeros(int(of_rows.max(initial=0)) + 1, dtype=np.bool_)
+    meant[of_rows[rows]] = True
+    meant[NO_DOMAIN] = False
+    found: node_table.Mask = meant[of_rows]
     return found
-
-
-def pod_labels_are_known(query: Query) -> bool:
-    """Whether the labels of all pods are known that count."""
-    others = query.signature.demand.inter_pod_rules
-    return others is None or query.inventory.pods.are_known(others.selectors)

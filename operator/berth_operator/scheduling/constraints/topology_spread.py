@@ -43,6 +43,12 @@ def spread_constraints(query: Query) -> tuple[facts.SpreadConstraint, ...]:
     return others.spread if others is not None else ()
 
 
+def labels_are_known(query: Query) -> bool:
+    """Whether the labels of all pods are known that a constraint may count."""
+    pods = query.inventory.pods
+    return not any(pods.rows_of_unlabelled(one.selector) for one in spread_constraints(query))
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Skews:
     """By how much the domain of each row would be ahead, with the pod; `has_label` is whether it has one."""
@@ -87,7 +93,7 @@ def countable(
 
 def feasible(query: Query) -> node_table.Mask:
     """Return the nodes on which the pod meets all constraints."""
-    if not topologies.pod_labels_are_known(query):
+    if not labels_are_known(query):
         return np.zeros(query.node_count, dtype=np.bool_)
     mask = np.ones(query.inventory.size, dtype=np.bool_)
     for constraint in spread_constraints(query):
@@ -105,7 +111,7 @@ def unresolvable(query: Query) -> Iterator[Rejection]:
 
 def resolvable(query: Query) -> Iterator[Rejection]:
     """Yield the nodes whose domain would be too far ahead, by how far."""
-    if not topologies.pod_labels_are_known(query):
+    if not labels_are_known(query):
         yield Rejection(np.ones(query.node_count, dtype=np.bool_), Reason.UNKNOWN_POD_LABELS)
         return
     for constraint in spread_constraints(query):
@@ -183,7 +189,7 @@ class RaiseMaxSkew(changes.Change):
 def relaxations(failed: FailedPlacement) -> Iterator[changes.ProposedChange]:
     """Propose for each constraint that blocks to allow the least skew that lets the pod in, or to drop it."""
     query, rows = failed.query, failed.rows_blocked_by_this_alone()
-    for constraint in spread_constraints(query) if topologies.pod_labels_are_known(query) else ():
+    for constraint in spread_constraints(query) if labels_are_known(query) else ():
         found = skews(query, constraint)
         skew = found.skew[rows]
         if not ((skew > constraint.max_skew) | ~found.has_label[rows]).any():
