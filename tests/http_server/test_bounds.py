@@ -6,6 +6,7 @@ import dataclasses
 import logging
 import resource
 import socket
+import struct
 import time
 from unittest import mock
 
@@ -255,6 +256,23 @@ async def test_what_a_client_does_wrong_is_not_logged(
     """Whoever sends nonsense is answered, and fills no log."""
     async with site.served(FEW) as address, clients.connected(address) as [client]:
         assert await client.ask("", head) == status
+
+    assert caplog.records == []
+
+
+async def test_who_leaves_before_an_answer_is_not_logged(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    """However soon: a connection that is reset together with its request is no fault of ours."""
+    at_once = struct.pack("ii", 1, 0)  # A close that resets.
+    async with site.served(FEW) as address:
+        host, _, port = address.rpartition(":")
+        for _ in range(50):
+            with socket.create_connection((host, int(port))) as one:
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
+                one.sendall(clients.REQUEST % b"/healthz" * 2)
+            await asyncio.sleep(0)
+        assert await clients.ask(address) == "200 OK"
 
     assert caplog.records == []
 
