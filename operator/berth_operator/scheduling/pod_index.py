@@ -317,12 +317,25 @@ class PodIndex:
         """Return the rows on which pods have a term of required anti-affinity."""
         return list(self._repelling.rows(term))
 
-    def counts_of(self, term: facts.WeightedPodTerm, size: int) -> node_table.Numbers:
-        """Return how often pods have a weighted term, on each of so many rows."""
-        counts, rows = np.zeros(size, dtype=np.int64), self._weighted.rows(term)
-        at = np.fromiter(rows, np.int64, len(rows))
-        counts[at] = np.fromiter(rows.values(), np.int64, len(rows))
-        return counts
+    def weights_of(self, terms: Iterable[facts.WeightedPodTerm], size: int) -> dict[str, node_table.Numbers]:
+        """Return by topology key the weights of terms, as often as pods on each of so many rows have them.
+
+        Added up before anybody looks at domains: there may be a thousand terms, and few keys.
+        """
+        found: dict[str, collections.defaultdict[int, int]] = {}
+        for one in terms:
+            weights = found.setdefault(one.term.topology_key, collections.defaultdict(int))
+            for row, count in self._weighted.rows(one).items():
+                weights[row] += one.weight * count
+        return {key: _by_row(weights, size) for key, weights in found.items()}
+
+
+def _by_row(numbers: Mapping[int, int], size: int) -> node_table.Numbers:
+    """Return as an array of so many rows what is given by row."""
+    found = np.zeros(size, dtype=np.int64)
+    rows = np.fromiter(numbers, np.int64, len(numbers))
+    found[rows] = np.fromiter(numbers.values(), np.int64, len(numbers))
+    return found
 
 
 def _seen(hold: Hold) -> tuple[object, ...]:

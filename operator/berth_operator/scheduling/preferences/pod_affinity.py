@@ -31,17 +31,17 @@ def raw_scores(query: Query) -> node_table.Scores:
     preferred, pods = query.signature.demand.preferred_pods or facts.PreferredPods(), query.inventory.pods
     found = np.zeros(query.node_count)
     for one in preferred.terms:
-        found += _weights(query, one, topologies.counts(query, one.term.selector))
-    for one in preferred.of_others:
-        found += _weights(query, one, pods.counts_of(one, query.inventory.size))
+        weights = one.weight * topologies.counts(query, one.term.selector)
+        found += _in_domain(query, one.term.topology_key, weights)
+    for key, weights in pods.weights_of(preferred.of_others, query.inventory.size).items():
+        found += _in_domain(query, key, weights)
     return found
 
 
-def _weights(query: Query, one: facts.WeightedPodTerm, counts: node_table.Numbers) -> node_table.Numbers:
-    """Return the weight of a term for each node, as often as was counted in its domain."""
-    of_rows = topologies.domains(query, one.term.topology_key)
-    weights: node_table.Numbers = one.weight * topologies.sums(counts, of_rows)[of_rows[query.rows]]
-    return weights
+def _in_domain(query: Query, key: str, weights: node_table.Numbers) -> node_table.Numbers:
+    """Return for each node the sum of the weights in its domain."""
+    of_rows = topologies.domains(query, key)
+    return topologies.sums(weights, of_rows)[of_rows[query.rows]]
 
 
 PREFERENCE: Final = Preference(
