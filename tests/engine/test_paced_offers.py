@@ -24,7 +24,7 @@ def times_woken(ledger: Ledger, now: clock.Clock) -> int:
     for _ in range(FLAPS):
         now.advance(SECONDS / FLAPS)
         flap(ledger)
-        ledger.offers.offer_late()
+        ledger.offers.offer_delayed()
         if ledgers.ready_names(ledger):
             woken += 1
             ledgers.requeue(ledger, "p", ClusterEvent.DEVICE_CHANGED)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from berth_crds.vocabulary import Strategy
 from berth_operator.scheduling import cycle, decisions, queued_pods, search_memory, signatures
-from berth_operator.scheduling.constraints import reasons
+from berth_operator.scheduling.constraints import reason_counts
 from berth_operator.scheduling.decisions import Bind, Count, Reason, Refusal, Reject, Wait
 from berth_operator.scheduling.devices import device_facts, requests
 from berth_operator.scheduling.devices.search_effort import Effort
@@ -86,7 +86,7 @@ def test_one_crowd_is_explained_once() -> None:
     inventory = builders.inventory(*builders.nodes(3))
     crowd = [builders.pod_info(f"p{number}", cards=9) for number in range(20)]
 
-    with mock.patch.object(reasons, "count", wraps=reasons.count) as asked:
+    with mock.patch.object(reason_counts, "count", wraps=reason_counts.count) as asked:
         found = decide(inventory, *crowd)
 
     assert asked.call_count == 1
@@ -113,7 +113,7 @@ def test_inventory_is_left_as_found_even_by_a_failure() -> None:
     fits, hopeless = builders.pod_info("a", cards=2), builders.pod_info("b", cards=9)
 
     with (
-        mock.patch.object(reasons, "count", side_effect=RuntimeError("broken")),
+        mock.patch.object(reason_counts, "count", side_effect=RuntimeError("broken")),
         pytest.raises(RuntimeError, match="broken"),
     ):
         decide(inventory, fits, hopeless)

@@ -3,7 +3,7 @@
 import pytest
 
 from berth_operator.scheduling import decisions, queued_pods, signatures
-from berth_operator.scheduling.constraints import reasons
+from berth_operator.scheduling.constraints import reason_counts
 from berth_operator.scheduling.decisions import Count, Reason
 from berth_operator.scheduling.devices import device_facts, requests
 from berth_operator.scheduling.inventory import Inventory
@@ -186,7 +186,7 @@ CASES: dict[str, tuple[Inventory, queued_pods.PodInfo, tuple[Count, ...]]] = {
 @pytest.mark.parametrize(("inventory", "pod", "counts"), CASES.values(), ids=CASES.keys())
 def test_first_reason(inventory: Inventory, pod: queued_pods.PodInfo, counts: tuple[Count, ...]) -> None:
     """Each node gives its first reason, in the order in which its cards are asked ever more closely."""
-    assert reasons.count(inventory, signatures.of(pod.request, pod.demand), {}) == counts
+    assert reason_counts.count(inventory, signatures.of(pod.request, pod.demand), {}) == counts
 
 
 def test_closer_look_speaks_last() -> None:
@@ -195,10 +195,10 @@ def test_closer_look_speaks_last() -> None:
     fits = scenes.cards(1)
     closer = {0: (Reason.NO_ROOT, "")}
 
-    assert reasons.count(inventory, signatures.of(pod.request, pod.demand), closer) == (
+    assert reason_counts.count(inventory, signatures.of(pod.request, pod.demand), closer) == (
         Count(Reason.TOO_FEW_CARDS, "", 2),
     )
-    assert reasons.count(inventory, signatures.of(fits.request, fits.demand), closer) == (
+    assert reason_counts.count(inventory, signatures.of(fits.request, fits.demand), closer) == (
         Count(Reason.NO_ROOT, "", 1),
         Count(Reason.UNDECIDED, "", 1),
     )

@@ -67,9 +67,9 @@ class Binder:
         """Whether so many binds have no answer yet that no more should be decided."""
         return self._bind_sender.full
 
-    def suspended(self, namespace: str) -> bool:
+    def is_suspended(self, namespace: str) -> bool:
         """Whether the pods of a namespace must wait for binds of it that take long."""
-        return self._slow_namespaces.suspended(namespace)
+        return self._slow_namespaces.is_suspended(namespace)
 
     async def wait_until_it_may_bind(self) -> None:
         """Wait until more binds may be decided."""

@@ -22,8 +22,8 @@ SEARCH_SECONDS: Final = 0.01  # The part of DECIDE_SECONDS that one pod may sear
 # The part of DECIDE_SECONDS in which pods are tried in the order of the queue. The rest is for those that
 # would never be reached in this order (`scheduling.rotation`).
 IN_ORDER_SECONDS: Final = 0.01
-# A diagnosis is begun only while `waiting_reasons.LEAST_SECONDS` of this are left, so not where deciding
-# took longer. Each has a time limit of its own.
+# A diagnosis is begun only while 15 ms of this are left (`waiting_reasons.LEAST_SECONDS`), so not where
+# deciding took longer. Each has a time limit of its own.
 ROUND_SECONDS: Final = 0.03
 
 
@@ -63,7 +63,8 @@ class Loop:
         # Resume the dry runs by which refused binds are tried again (`bind_refusals`), the binding of volumes
         # (`volume_binder`), and namespaces that were suspended for their slow binds (`slow_namespaces`).
         self.binder.resume_due(started)
-        self._ledger.offers.offer_late()  # Nodes that improve all the time.
+        # Wake pods for the nodes that have improved too often to be offered each time (`paced_offers`).
+        self._ledger.offers.offer_delayed()
         round_decisions = self._schedule(started)
         self._records.record_round(self._ledger, round_decisions, started=started, ended=self._clock())
         # All binds but those that need a dry run first are assumed before anything is reported, so that
@@ -84,7 +85,7 @@ class Loop:
             seconds_per_search=SEARCH_SECONDS,
             out_of_order_from=started + IN_ORDER_SECONDS,
         )
-        limits = cycle.RoundLimits(deadlines=deadlines, is_suspended=self.binder.suspended)
+        limits = cycle.RoundLimits(deadlines=deadlines, is_suspended=self.binder.is_suspended)
         for decision in cycle.schedule(ledger.search, ledger.backlog, started, ledger.policy, limits):
             round_decisions.append((decision, version))
             if isinstance(decision, decisions.Bind):
@@ -106,6 +107,7 @@ class Loop:
                 # What was due may have moved meanwhile.
                 if (due := self._next_due()) is not None and due <= self._clock():
                     return
+        # Then collect what comes in the same burst.
         latest = self._clock() + LONGEST_WINDOW_SECONDS
         while wake.is_set() and self._clock() < latest:
             wake.clear()

@@ -1,6 +1,7 @@
 """Summaries of nodes: what `kubectl get devices` shows of the inventory.
 
-A summary is made of one node of the inventory, as plain values that may cross into another thread.
+A summary is made of one node of the inventory, as plain values that may cross into another thread. How often
+summaries are written is said by `kube.summary_reporter`.
 """
 
 import collections

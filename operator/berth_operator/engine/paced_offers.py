@@ -33,7 +33,7 @@ class PacedOffers:
         self._clock = clock
         # By node: when all its offers so far would have been made, one each second. Mostly in that order.
         self._paid_until: collections.OrderedDict[str, float] = collections.OrderedDict()
-        self._late: dict[str, set[ClusterEvent]] = {}
+        self._delayed: dict[str, set[ClusterEvent]] = {}
 
     def offer(self, node: str, change: ClusterEvent, before: node_offers.Left | None = None) -> None:
         """Wake the pods that a node may take after a change, now or soon."""
@@ -42,19 +42,19 @@ class PacedOffers:
         if change in UNPACED:
             self._backlog.node_changed(node, change, self._judge(node, before))
         elif self._free_at(node) > self._clock():
-            self._late.setdefault(node, set()).add(change)
+            self._delayed.setdefault(node, set()).add(change)
         else:
             self._offer_now(node, {change})
 
-    def offer_late(self) -> None:
-        """Offer the late nodes whose time has come."""
+    def offer_delayed(self) -> None:
+        """Offer the delayed nodes whose time has come."""
         now = self._clock()
-        for node in [one for one in self._late if self._free_at(one) <= now]:
-            self._offer_now(node, self._late.pop(node))
+        for node in [one for one in self._delayed if self._free_at(one) <= now]:
+            self._offer_now(node, self._delayed.pop(node))
 
     def next_due(self) -> float | None:
-        """Return when the next of the late nodes is to be offered."""
-        return min(map(self._free_at, self._late), default=None)
+        """Return when the next of the delayed nodes is to be offered."""
+        return min(map(self._free_at, self._delayed), default=None)
 
     def _offer_now(self, node: str, changes: set[ClusterEvent]) -> None:
         now = self._clock()

@@ -1,7 +1,7 @@
 """Cards that need somebody's help: which pods still hold them, and what may be done once none does.
 
 The agent reports what a sick card needs. A reset ends every program on the card, and so do a reboot and a
-replacement, so people want to know when no pod is left on it.
+replacement, so people want to know when no pod is left on it. Which pods are evicted is said by `evictions`.
 """
 
 from collections.abc import Iterator

@@ -36,7 +36,7 @@ class SlowNamespaces:
         self._since: dict[str, float] = {}
         self._reported: dict[str, frozenset[str]] = {}
 
-    def suspended(self, namespace: str) -> bool:
+    def is_suspended(self, namespace: str) -> bool:
         """Whether the pods of a namespace must wait for binds of it."""
         return self._bind_sender.room(namespace) <= 0
 
@@ -51,7 +51,7 @@ class SlowNamespaces:
             if since + REPORTED_SECONDS <= now:
                 self._since[namespace] = now
                 self._report_first(namespace)
-            if not self.suspended(namespace):
+            if not self.is_suspended(namespace):
                 self._backlog.resume(namespace)
 
     def _report_first(self, namespace: str) -> None:

@@ -33,7 +33,7 @@ class Scenario:
     demand: nodes.NodeDemand
     node: nodes.Node = NO_NODE
     device: device_facts.Device | None = (
-        None  # Without devices that belong to other nodes (`NodeInfo.owned`).
+        None  # Without devices that belong to other nodes (`NodeInfo.own_cards`).
     )
     agent_not_ready: bool = False  # Whether it is silent or unknown: then it gets no pod with devices.
     holds: tuple[Hold, ...] = ()

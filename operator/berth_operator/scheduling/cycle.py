@@ -36,7 +36,7 @@ from berth_operator.scheduling import (
     signatures,
 )
 from berth_operator.scheduling.backlog import Backlog
-from berth_operator.scheduling.constraints import reasons
+from berth_operator.scheduling.constraints import reason_counts
 from berth_operator.scheduling.devices import allocator, search_effort
 from berth_operator.scheduling.devices.search_effort import Effort
 from berth_operator.scheduling.policy import Policy
@@ -48,8 +48,8 @@ from berth_operator.scheduling.search import Search
 STEPS_PER_ROUND: Final = 5_000
 STEPS_PER_POD: Final = 2_000
 # Signatures for which no node was found in this round, perhaps for lack of effort: the next pod with the same
-# signature waits for the same reasons, and if the first is demoted because its search was cut short, so is
-# this.
+# signature waits for the same reasons. If the search of the first was cut short, so that it is put after all
+# others, so is this.
 UnschedulableSignatures = dict[signatures.Signature, decisions.Wait]
 NodeNames = frozenset[str]
 NO_NODES: Final[NodeNames] = frozenset()
@@ -60,7 +60,7 @@ class PodToTry(NamedTuple):
 
     pod_info: queued_pods.PodInfo
     in_order: bool = True
-    reserved_nodes: NodeNames = NO_NODES
+    reserved_for_others: NodeNames = NO_NODES
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -130,13 +130,15 @@ def schedule(
     unschedulable: UnschedulableSignatures = {}
     deadlines = limits.deadlines
     budget = RoundBudget(deadlines)
-    for pod_info, in_order, reserved_nodes in _pods_to_try(backlog, now, limits.pods_in_order, deadlines):
+    for pod_info, in_order, reserved_for_others in _pods_to_try(
+        backlog, now, limits.pods_in_order, deadlines
+    ):
         if limits.is_suspended(pod_info.namespace):
             backlog.suspend(pod_info.namespace)
             continue
         if (effort := budget.effort_for(pod_info, out_of_order=not in_order)) is None:
             continue  # It was not tried, so it stays active.
-        decision = _decide(search, pod_info, policy, unschedulable, effort, reserved_nodes)
+        decision = _decide(search, pod_info, policy, unschedulable, effort, reserved_for_others)
         budget.settle(effort)
         if isinstance(decision, decisions.Bind):
             unschedulable.clear()  # A bind may change why nodes refuse: the reasons are out of date.
@@ -167,7 +169,7 @@ def _pods_to_try(
         if deadlines.over:
             return
         done.add(pod_info.uid)
-        yield PodToTry(pod_info, in_order=False, reserved_nodes=reserved)
+        yield PodToTry(pod_info, in_order=False, reserved_for_others=reserved)
     # Where the rarely tried pods left some time, the round goes on in order: `active` is an iterator.
     for pod_info in itertools.chain([next_in_order] if next_in_order else [], active):
         if pod_info.uid not in done:
@@ -248,9 +250,10 @@ def place_or_count_reasons(
         )
         if placement is not None:
             return decisions.Bind(pod_info.uid, placement)
-        counts = reasons.count(search.inventory, signature, search.reasons_by_row(signature, policy))
+        counts = reason_counts.count(search.inventory, signature, search.reasons_by_row(signature, policy))
         awaited = decisions.awaited_events(counts)
-        if signature.demand.claims and awaited is not None:  # None: only time is missing.
+        # None means that only time is missing; an empty set that no event would help.
+        if signature.demand.claims and awaited is not None:
             # Whatever refuses it now: with another volume it may suit other nodes.
             awaited |= {decisions.ClusterEvent.VOLUME_CHANGED}
         unschedulable[signature] = decisions.Wait(pod_info.uid, counts, awaited, cut_short=effort.cut_short)
@@ -264,16 +267,16 @@ def _decide(
     policy: Policy,
     unschedulable: UnschedulableSignatures,
     effort: Effort,
-    reserved_nodes: NodeNames,
+    reserved_for_others: NodeNames,
 ) -> decisions.Decision | None:
     """Return the decision for a pod; None if it might fit only on nodes reserved for earlier pods."""
     original, pod_info = pod_info, policy_rules.apply(policy, pod_info)
     pod_info = existing_terms.with_terms_of_existing_pods(search.inventory.pods, pod_info)
     if pod_info.faults and not original.faults:
         return decisions.Reject(pod_info.uid, pod_info.faults, awaited=policy_rules.POLICY_CHANGE)
-    if reserved_nodes and not pod_info.faults:
+    if reserved_for_others and not pod_info.faults:
         found = search.place(
-            pod_info.request, pod_info.demand, policy=policy, effort=effort, excluded=reserved_nodes
+            pod_info.request, pod_info.demand, policy=policy, effort=effort, excluded=reserved_for_others
         )
         if found is not None:
             return decisions.Bind(pod_info.uid, found)
@@ -281,10 +284,10 @@ def _decide(
         # All other nodes refuse the pod, as far as they were searched. If a reserved node may take it, it
         # stays active.
         searched_all = signature.need.filters_suffice or not effort.cut_short
-        if searched_all and search.might_fit(signature, policy, reserved_nodes):
+        if searched_all and search.might_fit(signature, policy, reserved_for_others):
             return None
-    # Without reserved nodes, this places the pod. With some it finds no place, since none of them would take
-    # the pod or no effort is left to search them, and only counts the reasons. So no node need be excluded.
+    # Where no nodes are reserved, the pod is placed here. Else only the reasons are counted: the other nodes
+    # refuse it, and the reserved ones would too or there is no effort left to search them.
     return place_or_count_reasons(search, pod_info, policy, unschedulable, effort)
 
 

@@ -231,14 +231,14 @@ class Inventory:
         """Work out which cards of a node count, after what it publishes, claims or holds has changed."""
         if info.published is None:
             return
-        info.owned = withheld_cards.after_claims(info.published, self.uuid_ownership.lost(info.name))
+        info.own_cards = withheld_cards.after_claims(info.published, self.uuid_ownership.lost(info.name))
         claimed = not info.published.large
         there = (
             self.uuid_ownership.of(info.name)
             if claimed
             else frozenset(device_facts.unique_uuids(info.published))
         )
-        device, unnamed = withheld_cards.after_holds(info.owned, there, info.holds.values())
+        device, unnamed = withheld_cards.after_holds(info.own_cards, there, info.holds.values())
         if (device, unnamed) != info.cards:
             self._cards_before.setdefault(info.name, info.cards)
             info.device, info.unnamed = device, unnamed
@@ -266,7 +266,7 @@ class Inventory:
         if (info := self.node(node)) is None:
             return set()
         self._cards_before.setdefault(node, info.cards)
-        info.published = info.owned = info.device = None
+        info.published = info.own_cards = info.device = None
         # An agent that publishes again must report again.
         info.unnamed, info.agent_not_ready, info.unknown = 0, True, False
         self._card_masks.forget()

@@ -18,7 +18,7 @@ class NodeInfo:
     row: int
     node: facts.Node | None = None
     published: device_facts.Device | None = None  # As its agent says.
-    owned: device_facts.Device | None = None  # Without the cards that belong to another node.
+    own_cards: device_facts.Device | None = None  # Which another node claims and owns.
     device: device_facts.Device | None = None  # With the trouble that invalid allocations make.
     unnamed: int = 0  # Cards that are withheld because what an invalid allocation names is not there.
     uncounted: int = 0  # MIG profiles and types of devices that are not given, for all nodes have too many.

@@ -2,16 +2,20 @@
 
 All nodes are filtered and scored at once in numpy; then the allocator chooses devices on the best node. The
 scores of a signature are remembered, and for the next pod with the same signature only the nodes that changed
-since are scored again: that keeps a decision short however many nodes there are. What a pod requires of other
-pods depends on all nodes, so it is asked anew each time, and nodes that refuse for it are hidden from the
-scores. Rows of the inventory are in no particular order. Scores are kept by position, which is a node's place
-in the order of names: of equal scores the first by name wins.
+since are scored again, however many there are. What a pod requires of other pods depends on all nodes, so it
+is asked anew each time, and nodes that refuse for it are hidden. Scores are kept by position, which is a
+node's place in the order of names: of equal ones the first by name wins.
+
+The best node is found by the strategy, which looks at devices, and by preferences, as for nodes that have the
+pod's images. A node's Device lists all its devices. How a pod's devices belong together is its grouping; a
+scope is how near they must be: by NVLink, a PCIe switch or a NUMA node.
 
 A device search is the part that tries combinations of the devices of one node (`devices.packing`). Few pods
-need one, because for most the filters tell all (`Need.filters_suffice`). For a share of one card the strategy
-also names, for each node, the slot of the card to try first, which is its column in `node_table`. A node's
-gpu unit is what nvidia.com/gpu asks for there: whole cards, replicas, MIG instances, or cards that the
-kubelet counts (`gpu_units`). So a request may mean something else on some nodes.
+need one, because for most the filters tell all (`Need.filters_suffice`). It has limits of steps and time: a
+node on which it reached them is undecided. For a share of one card the strategy also names, for each node,
+the slot of the card to try first: its column in `node_table`. A node's gpu unit is what nvidia.com/gpu asks
+for there: whole cards, replicas, MIG instances, or cards that the kubelet counts (`gpu_units`). So a request
+may mean something else on some nodes.
 """
 
 import collections
@@ -34,13 +38,7 @@ from berth_operator.scheduling import (
 from berth_operator.scheduling.constraints import registry
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import NodeReason
-from berth_operator.scheduling.devices import (
-    allocator,
-    device_view,
-    equivalence,
-    requests,
-    scopes,
-)
+from berth_operator.scheduling.devices import allocator, device_view, equivalence, requests, scopes
 from berth_operator.scheduling.devices.search_effort import Effort
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
@@ -64,7 +62,7 @@ class Search:
         self._cached: collections.OrderedDict[signatures.Signature, search_memory.CachedScores] = (
             collections.OrderedDict()
         )
-        self._searched_last = search_memory.NodesSearchedLast()
+        self._undecided_nodes = search_memory.UndecidedNodes()
         self._bytes = 0  # Of all cached scores, roughly.
 
     def place(
@@ -87,7 +85,7 @@ class Search:
         effort = Effort() if effort is None else effort
         signature = signature or signatures.of(request, demand)
         preferred_groupings = tuple(scopes.preferred(request.grouping))
-        # They are not tried where the request means something else.
+        # These groupings are not tried where the request means something else.
         elsewhere = self._nodes_where_it_means_another(signature) if preferred_groupings else ()
         excluded_here = [*excluded, *elsewhere]
         for grouping in preferred_groupings:
@@ -149,11 +147,11 @@ class Search:
         excluded: Collection[str],
     ) -> decisions.Placement | None:
         cached = self._current_scores(signature, policy)
-        # Three passes, each only if none before found a node. Nodes that were undecided before are left to
-        # the last two: those that have changed since, which have a score again, to the second; those that
-        # have not are scored again before the third, `search_memory.MOST_RETRIES` times at most.
+        # Three passes, each only if none before found a node. First: nodes that were not undecided when last
+        # searched. Second: those that were, and have changed since. Third: those that were and have not
+        # changed; they are scored again for it, `search_memory.MOST_RETRIES` times at most.
         rows_for_third_pass = set(cached.rows_to_retry()) if cached.undecided_by_row else set[int]()
-        undecided_before = self._searched_last.of(signature)
+        undecided_before = self._undecided_nodes.of(signature)
         hiding = bool(excluded) or signature.demand.inter_pod_rules is not None
         positions_to_hide = self._positions_to_hide(signature, excluded) if hiding else NO_POSITIONS
         excluded_scores = cached.hide(positions_to_hide) if positions_to_hide.size else None
@@ -204,7 +202,7 @@ class Search:
                 first_slot = int(cached.slot[best]) if cached.has_slots else None
                 found = _allocate(view, request, first_slot, effort)
                 if not isinstance(found, allocator.Shortfall):
-                    self._searched_last.note(signature, info.name, undecided=False)
+                    self._undecided_nodes.note(signature, info.name, undecided=False)
                     placement = decisions.Placement(info.name, found, isolation=view.device.isolation)
                     return placement, failed_searches
                 failed_searches += 1
@@ -212,10 +210,9 @@ class Search:
                     break
                 reason = found.reason, found.detail
                 undecided = found.reason is decisions.Reason.UNDECIDED
-                self._searched_last.note(signature, info.name, undecided=undecided)
+                self._undecided_nodes.note(signature, info.name, undecided=undecided)
                 cached.remember(equivalence_class, reason)
-            # The node is not searched again until it changes, unless it is undecided, perhaps because the
-            # process was paused: then the third pass searches it again.
+            # The node is not searched again until it changes, or by the third pass if it is undecided.
             if reason[0] is decisions.Reason.UNDECIDED and effort.has_time_limit:
                 cached.undecided_by_row[info.row] += 1
             cached.score[best] = search_memory.INFEASIBLE

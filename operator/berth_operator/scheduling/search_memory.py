@@ -104,7 +104,7 @@ class CachedScores:
         return BYTES_PER_TERM * self.signature.size + per_node * len(self.score) + reasons
 
 
-class NodesSearchedLast:
+class UndecidedNodes:
     """Which nodes were undecided when they were last searched: the next time they are searched last.
 
     Unlike scores this outlasts changes of a node. Otherwise a node whose devices are hard to search

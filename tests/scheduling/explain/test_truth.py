@@ -14,7 +14,7 @@ from berth_operator.scheduling import (
     queued_pods,
     signatures,
 )
-from berth_operator.scheduling.constraints import cards, reasons
+from berth_operator.scheduling.constraints import cards, reason_counts
 from berth_operator.scheduling.decisions import NodeReason, Reason
 from berth_operator.scheduling.deficits import Unit
 from berth_operator.scheduling.devices import allocator
@@ -49,7 +49,7 @@ def test_counts_are_those_of_the_nodes(inventory: Inventory, pod: queued_pods.Po
     search = Search(inventory)
     signature = signatures.of(pod.request, pod.demand)
     fits = search.place(pod.request, pod.demand, policy=clusters.RULES) is not None
-    cheap = reasons.count(inventory, signature, search.reasons_by_row(signature, clusters.RULES))
+    cheap = reason_counts.count(inventory, signature, search.reasons_by_row(signature, clusters.RULES))
 
     told = clusters.asked(inventory, pod, all_nodes=True)
 

@@ -2,7 +2,8 @@
 
 The reasons are made in `node_selection_reasons`: they depend on nothing but the node's name, cordon, labels,
 taints and features, so the inventory remembers them until one of these changes. `obstacles` makes them once
-more for the nodes that advice looks at: all of a node's, not only the first.
+more for the nodes that `what_if.advice` looks at: all of a node's, not only the first. What relaxations,
+remedies and gaps are is said in `constraint`.
 """
 
 import abc
@@ -62,7 +63,7 @@ class Uncordon(changes.Change):
         return dataclasses.replace(scenario, node=node)
 
     def clause(self) -> str:
-        """Return which node people would have to uncordon."""
+        """Return what would have to be, as it is said behind "Would fit if"."""
         return f"{clipped(self.node)} were uncordoned"
 
 
@@ -163,6 +164,7 @@ def obstacles(node: facts.Node, node_selection: facts.NodeSelection) -> dict[cha
             found[Tolerate(taint=dataclasses.replace(taint, effect=""))] = Reason.TAINTED, taint.key
     if missing := node_selection.missing_feature(node):
         found[DropFeature(feature=missing)] = Reason.FEATURE_MISSING, missing
+    # Of several labels that differ the whole selector is to be dropped: no single one would help.
     pairs = [pair for pair in node_selection.selector if node.labels.get(pair[0]) != pair[1]]
     if pairs:
         found[DropSelector(pair=pairs[0] if len(pairs) == 1 else None)] = Reason.SELECTOR_MISMATCH, ""
@@ -184,10 +186,11 @@ def relaxations(failed: FailedPlacement) -> Iterator[ProposedChange]:
         if not change.node and not (
             isinstance(change, Tolerate) and change.taint.key.startswith(BUILT_IN_TAINT_PREFIX)
         ):
+            # Nothing else helps on a node that refuses the pod as a whole.
             yield ProposedChange([change], is_prerequisite=True)
 
 
-def remedies(scenario: Scenario, _: object) -> Iterator[ProposedChange]:
+def remedies(scenario: Scenario, _shortfall: object) -> Iterator[ProposedChange]:
     """Yield the uncordoning of a cordoned node, which `relaxations`, being about the pod, passes over."""
     for change in obstacles(scenario.node, scenario.demand.node_selection):
         if isinstance(change, Uncordon):

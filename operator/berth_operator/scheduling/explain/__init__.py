@@ -1,6 +1,6 @@
 """Why a pod does not fit, node by node and card by card, and what would have to change.
 
-Every decision that finds no place has counts (`constraints.reasons`), of which `brief` makes
+Every decision that finds no place has counts (`constraints.reason_counts`), of which `brief` makes
 a sentence. `explain` finds out more, on request or when there is time: the reason of
 each node, the verdict on each card of a few nodes or of all, which node comes nearest, and
 which changes would make the pod fit. Each change was tried before it is proposed. The

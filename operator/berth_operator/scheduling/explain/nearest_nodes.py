@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from berth_operator.scheduling import gpu_units, signatures
 from berth_operator.scheduling.changes import Scenario
-from berth_operator.scheduling.constraints import cards, reasons, registry, taints_and_affinity
+from berth_operator.scheduling.constraints import cards, reason_counts, registry, taints_and_affinity
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import NodeReason, Reason
 from berth_operator.scheduling.devices import allocator, device_facts, requests
@@ -93,7 +93,7 @@ def _of_devices(survey: node_survey.NodeSurvey, before: Scenario) -> Iterator[No
     )
     copy = trials.inventory_of(survey, well)
     by_name = facts.NodeDemand(device_resources=survey.demand.device_resources)
-    table = reasons.evaluate(copy, signatures.of(survey.request, by_name), {})
+    table = reason_counts.evaluate(copy, signatures.of(survey.request, by_name), {})
     info = copy.infos[0]
     if table.reason_index[0]:
         yield list(table.node_reasons)[int(table.reason_index[0]) - 1]

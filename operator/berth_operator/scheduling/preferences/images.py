@@ -1,4 +1,7 @@
-"""Image locality: nodes that have a pod's images already, by kube-scheduler's rule (`image_index`)."""
+"""Image locality: nodes that have a pod's images already, by kube-scheduler's rule (`image_index`).
+
+How much it weighs is said by `policy.PreferenceWeights`.
+"""
 
 from typing import Final
 

@@ -239,7 +239,7 @@ class Volumes:
         if not of_claim:
             del self._assumed[key]
 
-    def for_trial(self, claims: Iterable[nodes.PodClaim], node: str) -> "Volumes":
+    def copy_for_trial(self, claims: Iterable[nodes.PodClaim], node: str) -> "Volumes":
         """Return the same volumes, used by the pods of other nodes alone as far as these claims matter."""
         trial = copy.copy(self)
         trial.keep_elsewhere([claim.key for claim in claims], node)

@@ -27,7 +27,8 @@ from berth_operator.scheduling.what_if import explanation_budget, trials, victim
 from berth_operator.scheduling.what_if.node_survey import NodeSurvey
 
 Shortfalls = Mapping[int, allocator.Shortfall]  # What is short on the nodes that were diagnosed, by row.
-# Reasons that are lifted by repairing the node, whatever its pods: some nodes with each of them are tried.
+# Reasons that are lifted by repairing the node, whatever its pods: some nodes with each of them are tried. A
+# node is in quarantine while its kubelet rejects the pods that it is given.
 REPAIRABLE = (Reason.SILENT, Reason.SOURCE_FAILED, Reason.QUARANTINED, Reason.NODE_CORDONED)
 
 
@@ -208,8 +209,9 @@ def _minimized(
     """Drop these parts one after another, as long as the change still helps; others are known to be `needed`.
 
     Dropping one part can make another unnecessary that was needed before, so those that were needed before
-    the last drop are tested once more. For example, a card without pods may be withheld. If one of two pods
-    on a card ends, there is room beside the other. If both end, that card is without pods, and is withheld.
+    the last drop are tested once more. For example, an idle card may be withheld, because some pod with an
+    invalid allocation may hold it (`withheld_cards`); one that is in use is not. If one of two pods on a card
+    ends, there is room beside the other. If both end, that card is idle, and is withheld.
     """
     retest: Sequence[Any] = ()
     for part in untested:

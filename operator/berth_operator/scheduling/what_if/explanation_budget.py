@@ -50,12 +50,12 @@ class ExplanationBudget:
         return self.effort.left <= 0
 
     @contextlib.contextmanager
-    def fraction(self, share: float) -> Iterator["ExplanationBudget"]:
+    def fraction(self, part_of_steps: float) -> Iterator["ExplanationBudget"]:
         """Yield a budget of this fraction of the steps that are left; those that are used are subtracted.
 
-        Its number of searches is a fresh one.
+        The number of its searches starts anew.
         """
-        with self.effort.part(int(max(self.effort.left, 0) * share)) as part:
+        with self.effort.part(int(max(self.effort.left, 0) * part_of_steps)) as part:
             yield ExplanationBudget(part, unlimited_nodes=self.unlimited_nodes)
 
     @contextlib.contextmanager

@@ -22,7 +22,7 @@ from berth_operator.scheduling import (
     signatures,
 )
 from berth_operator.scheduling.changes import Scenario
-from berth_operator.scheduling.constraints import reasons, registry
+from berth_operator.scheduling.constraints import reason_counts, registry
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Count, NodeReason, Reason
 from berth_operator.scheduling.devices import allocator, device_view, equivalence, requests
@@ -120,8 +120,8 @@ class NodeSurvey:
     @functools.cached_property
     def change_needed(self) -> node_table.Numbers:
         """The hardest change that each node needs."""
-        changes = self.with_reason(NODE_OBJECT_REASONS | NO_DEVICES_REASONS)
-        of_node = np.where(changes, ChangeNeeded.NODE_OR_AGENT, ChangeNeeded.PODS_OR_DEVICE_STATE)
+        node_or_agent = self.with_reason(NODE_OBJECT_REASONS | NO_DEVICES_REASONS)
+        of_node = np.where(node_or_agent, ChangeNeeded.NODE_OR_AGENT, ChangeNeeded.PODS_OR_DEVICE_STATE)
         needed: node_table.Numbers = np.where(self.never_fits, ChangeNeeded.HARDWARE, of_node)
         return needed
 
@@ -143,7 +143,9 @@ def survey(
     """Return the reasons of all nodes; those not searched when the budget is exhausted are undecided."""
     inventory, request, demand = search.inventory, pod_info.request, pod_info.demand
     signature = signatures.of(request, demand)
-    reason_table = reasons.evaluate(inventory, signature, search.current_reasons_by_row(signature, policy))
+    reason_table = reason_counts.evaluate(
+        inventory, signature, search.current_reasons_by_row(signature, policy)
+    )
     has_node = inventory.table.has_node[: inventory.size].copy()
     _search_passing_nodes(
         reason_table, inventory, pod_info, has_node & (reason_table.reason_index == 0), budget
@@ -174,7 +176,7 @@ def _gaps(inventory: Inventory, signature: signatures.Signature) -> node_table.S
 
 
 def _search_passing_nodes(
-    reason_table: reasons.ReasonTable,
+    reason_table: reason_counts.ReasonTable,
     inventory: Inventory,
     pod_info: queued_pods.PodInfo,
     passing: node_table.Mask,
@@ -184,8 +186,8 @@ def _search_passing_nodes(
     request, order = pod_info.request, inventory.name_positions()
     unsure = set(np.flatnonzero(passing).tolist())
     if request.need.filters_suffice or not request.need.any_device:
-        # The filters decide here, also for a pod that only says how near devices must be and asks for none.
-        # Where devices are asked for, one search confirms them; it is cheap, so no limit of steps applies.
+        # The filters decide here. That holds for a pod that asks for no devices, even if it says how near
+        # they must be. Where it asks for some, one search confirms them, so cheap that no limit applies.
         budget_without_steps = ExplanationBudget(
             Effort(explanation_budget.NO_LIMIT, budget.effort.expired), unlimited_nodes=True
         )

@@ -25,13 +25,13 @@ def scenario_of(survey: NodeSurvey, row: int) -> Scenario:
     info = survey.node(row)
     assert info.node is not None, "the node has no Node object"  # noqa: S101
     holds = tuple(victims_in_order(info))
-    # `info.device` marks the cards that pods with invalid allocations may hold; `owned` does not. The change
+    # Not `info.device`: there the cards are marked that pods with invalid allocations may hold. The change
     # may end such a pod; if it does not, `charge` marks them again.
     return Scenario(
         survey.request,
         survey.demand,
         node=info.node,
-        device=info.owned,
+        device=info.own_cards,
         agent_not_ready=info.agent_not_ready,
         holds=holds,
         quarantine=info.quarantine,
@@ -58,7 +58,7 @@ def inventory_of(survey: NodeSurvey, scenario: Scenario) -> Inventory:
     """Return an inventory of the one node of a scenario."""
     copy = Inventory(exclusive_replicas=survey.inventory.exclusive_replicas)
     if scenario.demand.claims:
-        copy.volumes = survey.inventory.volumes.for_trial(scenario.demand.claims, scenario.node.name)
+        copy.volumes = survey.inventory.volumes.copy_for_trial(scenario.demand.claims, scenario.node.name)
     copy.put_node(scenario.node)
     if scenario.device is not None:
         copy.put_device(scenario.device)
