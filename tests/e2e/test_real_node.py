@@ -129,7 +129,11 @@ async def test_a_node_that_rejects_its_pods_is_quarantined(
 
     why = "its kubelet rejected 3 pods in a row: UnexpectedAdmissionError"
     await stage.until_device(
-        worker.name, "say so", lambda one: f"quarantined: {why}" in one["status"]["summary"]["reason"]
+        worker.name,
+        "say so",
+        lambda one: (
+            f"quarantined for namespace {stage.namespace}: {why}" in one["status"]["summary"]["reason"]
+        ),
     )
     await stage.waiting_pod(asking(), "1 is quarantined (its kubelet rejected 3 pods in a row")
 

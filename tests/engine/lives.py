@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from berth_crds.vocabulary import Recovery
 from berth_operator.engine.evictions import NODES_PER_DRAINED, EvictionPlan
 from berth_operator.engine.ledger import Ledger
-from berth_operator.engine.rejections import MOST_IN_A_ROW, Rejections
+from berth_operator.engine.rejections import MOST_IN_A_ROW, Quarantine, Rejections
 from berth_operator.engine.watchdog import Watchdog
 from berth_operator.scheduling import cycle, decisions, queued_pods
 from berth_operator.scheduling.decisions import EvictionCause, Reason
@@ -207,25 +207,28 @@ class Lives(stateful.RuleBasedStateMachine):
         for uid in bound[:count]:
             self.release(uid)
             self.rejected_in_a_row[name] += 1
-            why = self.rejections.rejected(name, "no room", self.clock())
-            assert bool(why) is (self.rejected_in_a_row[name] >= MOST_IN_A_ROW)
-            if why:
-                self.quarantined.add(name)
-                self.ledger.node_quarantined(name, why)
+            self.rejections.rejected(name, builders.NAMESPACE, "no room", self.clock())
+            if self.rejected_in_a_row[name] >= MOST_IN_A_ROW:
+                assert self.rejections.quarantine(name)
+            self.apply_quarantine(name)
 
     @stateful.rule(name=NODE)
     def admit(self, name: str) -> None:
         """A kubelet admits a pod, which ends a quarantine."""
         self.rejected_in_a_row[name] = 0
-        if self.rejections.admitted(name):
-            self.quarantined.discard(name)
-            self.ledger.node_quarantined(name, "")
+        self.rejections.admitted(name, builders.NAMESPACE)
+        self.apply_quarantine(name)
 
     def end_quarantines(self) -> None:
         """End the quarantines whose time is over."""
-        for name in self.rejections.ended(self.clock()):
-            self.quarantined.discard(name)
-            self.ledger.node_quarantined(name, "")
+        for name in self.rejections.end(self.clock()):
+            self.apply_quarantine(name)
+
+    def apply_quarantine(self, name: str) -> None:
+        """Record whether a node is quarantined now."""
+        quarantine = self.rejections.quarantine(name)
+        (self.quarantined.add if quarantine else self.quarantined.discard)(name)
+        self.ledger.node_quarantined(name, *(quarantine or Quarantine("")))
 
     # ------------------------------------------------------------ pods
 

@@ -7,9 +7,11 @@ import pytest
 
 from berth_crds import names, wire
 from berth_crds.client import api, resources
+from berth_operator.engine import node_summaries
 from berth_operator.engine.ledger import Ledger
 from berth_operator.engine.rejections import FIRST_SECONDS, MOST_IN_A_ROW
 from berth_operator.kube import rejected_pods
+from berth_operator.scheduling import decisions, explain
 from berth_operator.translate import raw
 from support import clock, ledgers, stub
 
@@ -57,10 +59,11 @@ class Scene:
         self.admissions.pod_gone(f"u-{name}")
 
     def quarantine(self) -> str:
-        """Return why the node is quarantined."""
+        """Return why the node is quarantined for the namespace of the pods."""
         info = self.ledger.inventory.node("n1")
         assert info is not None
-        return info.quarantine
+        assert not info.quarantine
+        return info.namespace_quarantine[1]
 
 
 @pytest.fixture
@@ -77,7 +80,7 @@ async def test_rejections_in_a_row_are_a_quarantine(scene: Scene, caplog: pytest
         await scene.watch.check()
 
     assert scene.quarantine() == "its kubelet rejected 3 pods in a row: UnexpectedAdmissionError"
-    assert "node n1 is quarantined" in caplog.text
+    assert "node n1 is quarantined for namespace ml: its kubelet" in caplog.text
     assert "the last was ml/p2" in caplog.text
     scene.time.advance(FIRST_SECONDS)
     await scene.watch.check()
@@ -161,7 +164,7 @@ async def test_a_pod_that_somebody_deletes_is_not_read(scene: Scene) -> None:
     assert not scene.admissions.admitting
 
     scene.admissions.pod_seen(deleted(bound("q", started="2026-01-01T00:00:00Z")))
-    assert scene.admissions.admitting == {"n1"}
+    assert scene.admissions.admitting == {("n1", "ml")}
 
 
 async def test_a_server_that_does_not_answer_stops_nothing(scene: Scene) -> None:
@@ -177,6 +180,45 @@ async def test_a_server_that_does_not_answer_stops_nothing(scene: Scene) -> None
     scene.server.on("GET", path, stub.thing(ended("p", **REJECTED)))
     await scene.watch.check()
     assert not scene.admissions.left
+
+
+async def test_a_node_that_is_gone_is_forgotten(scene: Scene) -> None:
+    """Should it come back, its kubelet is trusted like any other."""
+    for at in range(MOST_IN_A_ROW):
+        scene.leaves(f"p{at}", ended(f"p{at}", **REJECTED))
+    await scene.watch.check()
+    scene.ledger.node_gone("n1")
+    scene.ledger.device_gone("n1")
+    await scene.watch.check()
+
+    assert not scene.ledger.inventory.quarantines.of_namespace("ml")
+
+
+def test_a_node_that_is_quarantined_for_a_namespace_gets_pods_of_others() -> None:
+    """The pods of that namespace wait, are told why, and are tried again as soon as it is over."""
+    ledger = ledgers.with_nodes()
+    ledger.node_quarantined("n1", "its kubelet rejected 3 pods in a row: SysctlForbidden", "ml")
+    theirs, other = (ledgers.add_waiting(ledger, name, namespace=name) for name in ("ml", "ops"))
+    plain = ledgers.add_waiting(ledger, "plain", 0, namespace="ml")
+    found = {one.uid: one for one in ledgers.decide(ledger)}
+
+    assert isinstance(found[other.uid], decisions.Bind)
+    assert isinstance(found[plain.uid], decisions.Bind)
+    wait = found[theirs.uid]
+    assert isinstance(wait, decisions.Wait)
+    explanation = explain.explain(ledger.search, theirs, policy=ledger.policy)
+    assert explain.sentence(explanation, theirs) == (
+        "0/1 nodes are available: 1 is quarantined "
+        "(its kubelet rejected 3 pods in a row: SysctlForbidden). Would fit if the quarantine of n1 ended."
+    )
+    info = ledger.inventory.node("n1")
+    assert info is not None and info.in_service
+    assert node_summaries.reason(info) == (
+        "quarantined for namespace ml: its kubelet rejected 3 pods in a row: SysctlForbidden"
+    )
+    ledger.backlog.requeue(theirs.uid, now=0.0, awaited=wait.awaited)
+    ledger.node_quarantined("n1", "")
+    assert isinstance({one.uid: one for one in ledgers.decide(ledger)}[theirs.uid], decisions.Bind)
 
 
 def test_a_quarantined_node_gets_no_pod_with_cards() -> None:

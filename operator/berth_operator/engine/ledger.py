@@ -377,12 +377,11 @@ class Ledger:
         if was_silent and not silent:
             self._offer(node, ClusterEvent.DEVICE_CHANGED)
 
-    def node_quarantined(self, node: str, why: str) -> None:
-        """Record why a node gets no pod with devices for a time; empty when that is over."""
-        if (info := self.inventory.node(node)) is not None and info.quarantine != why:
-            self.inventory.set_quarantine(node, why)
+    def node_quarantined(self, node: str, why: str, namespace: str = "") -> None:
+        """Record why a node gets no pods with devices, or none of a namespace; empty when that is over."""
+        if self.inventory.set_quarantine(node, why, namespace):
             self._node_changed(node, devices_alone=True)
-            if not why:
+            if namespace or not why:
                 self._offer(node, ClusterEvent.DEVICE_CHANGED)
 
     def policy_seen(self, policy: Policy) -> None:

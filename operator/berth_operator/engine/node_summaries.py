@@ -171,6 +171,9 @@ def _of_node(info: node_info.NodeInfo) -> Iterator[str]:
         yield "agent silent"
     if info.quarantine:
         yield f"quarantined: {info.quarantine}"
+    namespace, why = info.namespace_quarantine
+    if namespace:
+        yield f"quarantined for namespace {namespace}: {why}"
     if info.device is not None and info.device.failed:
         yield info.device.failed
 

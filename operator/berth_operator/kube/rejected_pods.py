@@ -41,12 +41,12 @@ class Unadmitted:
 
 
 class Admissions:
-    """The pods whose admission is awaited, those that left before it, and the nodes that admitted one."""
+    """The pods whose admission is awaited, those that left before it, and who admitted one."""
 
     def __init__(self) -> None:
         self._unadmitted: dict[str, Unadmitted] = {}
         self.left: collections.deque[Unadmitted] = collections.deque(maxlen=MOST_TO_READ)
-        self.admitting: set[str] = set()
+        self.admitting: set[tuple[str, str]] = set()  # Nodes, and the namespaces of the pods.
 
     def pod_seen(self, pod: raw.Pod) -> None:
         """Record the state of a pod on a node. Quarantined nodes get those without devices."""
@@ -55,7 +55,7 @@ class Admissions:
             return
         if status.start_time is not None:
             if self._unadmitted.pop(meta.uid, None) is not None:
-                self.admitting.add(pod.spec.node_name)
+                self.admitting.add((pod.spec.node_name, meta.namespace))
         elif len(self._unadmitted) < MOST_UNADMITTED or meta.uid in self._unadmitted:
             node, deleted = pod.spec.node_name, meta.deletion_timestamp is not None
             self._unadmitted[meta.uid] = Unadmitted(
@@ -95,6 +95,7 @@ class RejectionWatch:
         self._admissions = admissions
         self._clock = clock
         self._rejections = rejections.Rejections()
+        self._quarantines: dict[str, rejections.Quarantine] = {}  # As the ledger has them, by node.
 
     async def run(self) -> None:
         """Watch for ever; what another watch has found is forgotten."""
@@ -109,33 +110,36 @@ class RejectionWatch:
         admissions = self._admissions
         self._rejections.keep_only(self._ledger.inventory.index)
         while admissions.admitting:
-            node = admissions.admitting.pop()
-            if self._rejections.admitted(node):
-                self._end(node, "its kubelet has admitted a pod")
+            node, namespace = admissions.admitting.pop()
+            self._rejections.admitted(node, namespace)
+            self._apply(node, "its kubelet has admitted a pod")
         while admissions.left:
             one = admissions.left.popleft()
             if (why := await self._reason(one)) is None:
                 admissions.left.append(one)  # It is read again at the next check.
                 break
-            if why and (quarantine := self._rejected(one, why)):
-                self._ledger.node_quarantined(one.node, quarantine)
-                log.warning(
-                    "node %s is quarantined: %s; the last was %s/%s",
-                    one.node,
-                    quarantine,
-                    one.namespace,
-                    one.name,
-                    extra=logs.node(one.node),
-                )
-        for node in list(self._rejections.ended(self._clock())):
-            self._end(node, "it may have a pod on trial")
+            if why:
+                short = text.line(why)[:LONGEST_REASON]
+                self._rejections.rejected(one.node, one.namespace, short, self._clock())
+                self._apply(one.node, f"the last was {one.namespace}/{one.name}")
+        for node in self._rejections.end(self._clock()):
+            self._apply(node, "it may have a pod on trial")
+        for node in self._quarantines.keys() - self._ledger.inventory.index.keys():
+            self._apply(node, "it is gone")
 
-    def _rejected(self, one: Unadmitted, why: str) -> str:
-        return self._rejections.rejected(one.node, text.line(why)[:LONGEST_REASON], self._clock())
-
-    def _end(self, node: str, why: str) -> None:
-        self._ledger.node_quarantined(node, "")
-        log.info("node %s is no longer quarantined: %s", node, why, extra=logs.node(node))
+    def _apply(self, node: str, cause: str) -> None:
+        """Record in the ledger whether a node is quarantined now, if that has changed."""
+        before, now = self._quarantines.pop(node, None), self._rejections.quarantine(node)
+        if now is not None:
+            self._quarantines[node] = now
+        if now == before:
+            return
+        self._ledger.node_quarantined(node, *(now or rejections.Quarantine("")))
+        if now is None:
+            log.info("node %s is no longer quarantined: %s", node, cause, extra=logs.node(node))
+            return
+        whose = f" for namespace {now.namespace}" if now.namespace else ""
+        log.warning("node %s is quarantined%s: %s; %s", node, whose, now.why, cause, extra=logs.node(node))
 
     async def _reason(self, one: Unadmitted) -> str | None:
         """Return why a kubelet rejected a pod; empty if it did not, None if that cannot be read now."""

@@ -31,6 +31,7 @@ from berth_operator.scheduling import (
     decisions,
     existing_terms,
     holds,
+    namespace_quarantines,
     policy_rules,
     queued_pods,
     signatures,
@@ -272,6 +273,7 @@ def _decide(
     """Return the decision for a pod; None if it might fit only on nodes reserved for earlier pods."""
     original, pod_info = pod_info, policy_rules.apply(policy, pod_info)
     pod_info = existing_terms.with_terms_of_existing_pods(search.inventory.pods, pod_info)
+    pod_info = namespace_quarantines.with_quarantined_nodes(search.inventory.quarantines, pod_info)
     if pod_info.faults and not original.faults:
         return decisions.Reject(pod_info.uid, pod_info.faults, awaited=policy_rules.POLICY_CHANGE)
     if reserved_for_others and not pod_info.faults:

@@ -17,6 +17,7 @@ from berth_operator.scheduling import (
     cluster_supply,
     device_counts,
     exclusive_use,
+    namespace_quarantines,
     node_info,
     node_selection_reasons,
     node_table,
@@ -71,6 +72,7 @@ class Inventory:
         self.disks = exclusive_use.ExclusiveUse[facts.Disk]()
         self.pods = pod_index.PodIndex(self.index, self._all_holds)
         self.volumes = index.Volumes()
+        self.quarantines = namespace_quarantines.NamespaceQuarantines()
         self.preference_index = preference_index.PreferenceIndex()
         self._vacant: list[int] = []
 
@@ -232,12 +234,8 @@ class Inventory:
         if info.published is None:
             return
         info.own_cards = withheld_cards.after_claims(info.published, self.uuid_ownership.lost(info.name))
-        claimed = not info.published.large
-        there = (
-            self.uuid_ownership.of(info.name)
-            if claimed
-            else frozenset(device_facts.unique_uuids(info.published))
-        )
+        published, owned = info.published, self.uuid_ownership.of(info.name)
+        there = frozenset(device_facts.unique_uuids(published)) if published.large else owned
         device, unnamed = withheld_cards.after_holds(info.own_cards, there, info.holds.values())
         if (device, unnamed) != info.cards:
             self._cards_before.setdefault(info.name, info.cards)
@@ -287,12 +285,16 @@ class Inventory:
             self._update_supply(info)
             device_counts.recount(self.table, info)
 
-    def set_quarantine(self, node: str, why: str) -> None:
-        """Record why a node gets no pod for a time, as its kubelet rejects them; empty for none."""
-        if (info := self.node(node)) is not None and info.quarantine != why:
-            info.quarantine = why
-            self._update_supply(info)
-            device_counts.recount(self.table, info)
+    def set_quarantine(self, node: str, why: str, namespace: str = "") -> bool:
+        """Record why a node gets no pods, or none of a namespace, for a time; return whether that is news."""
+        self.quarantines.set(node, namespace, why)
+        quarantines = ("", (namespace, why)) if namespace else (why, ("", ""))
+        if (info := self.node(node)) is None or (info.quarantine, info.namespace_quarantine) == quarantines:
+            return False
+        info.quarantine, info.namespace_quarantine = quarantines
+        self._update_supply(info)
+        device_counts.recount(self.table, info)
+        return True
 
     def set_policy(self, policy: Policy) -> bool:
         """Count as a policy has it, and return whether something else is left of cards than before."""
@@ -352,12 +354,10 @@ class Inventory:
         if hold.claims:
             self.volumes.use(hold.uid, hold.claims, info.node or facts.Node(info.name), sign)
         device_counts.take(info, hold, sign)
-        if info.name in self.uuid_ownership.watched or withheld_cards.is_odd(
-            hold, self.uuid_ownership.of(info.name)
-        ):
-            affected = self.uuid_ownership.hold(info.name, withheld_cards.held(info.holds.values()))
+        odd = withheld_cards.is_odd(hold, self.uuid_ownership.of(info.name))
+        if odd or info.name in self.uuid_ownership.watched:
+            self._affected |= self.uuid_ownership.hold(info.name, withheld_cards.held(info.holds.values()))
             self._update_cards_of({info.name} | self.uuid_ownership.take_decided())
-            self._affected |= affected
         device_counts.refresh(self.table, info, hold)
 
     # ------------------------------------------------------------ rows

@@ -24,6 +24,7 @@ class NodeInfo:
     uncounted: int = 0  # MIG profiles and types of devices that are not given, for all nodes have too many.
     agent_not_ready: bool = True  # Whether it is silent or unknown: no card of it is given out.
     quarantine: str = ""  # Why its kubelet, which rejects pods, gets none for a time.
+    namespace_quarantine: tuple[str, str] = ("", "")  # Of which namespace it gets none, and why.
     unknown: bool = False  # Whether that is not reported, because the agent may well be alive.
     exclusive_replicas: bool = False  # Whether a time-sliced or MPS card serves one pod at a time.
     unnamed_of_pods: int = 0  # Cards that are withheld because pods have some, which are not known by name.

@@ -14,7 +14,13 @@ on some of the nodes, and `nearest_nodes` which of them comes closest. `findings
 import dataclasses
 from collections.abc import Callable
 
-from berth_operator.scheduling import existing_terms, known_models, policy_rules, queued_pods
+from berth_operator.scheduling import (
+    existing_terms,
+    known_models,
+    namespace_quarantines,
+    policy_rules,
+    queued_pods,
+)
 from berth_operator.scheduling.devices import search_effort
 from berth_operator.scheduling.devices.search_effort import Effort
 from berth_operator.scheduling.explain import diagnosis, findings, nearest_nodes, sentences, tables
@@ -61,6 +67,7 @@ def explain(
     asking = existing_terms.with_terms_of_existing_pods(
         search.inventory.pods, policy_rules.apply(policy, pod_info)
     )
+    asking = namespace_quarantines.with_quarantined_nodes(search.inventory.quarantines, asking)
     survey = node_survey.survey(search, asking, policy, budget)
     found = diagnosis.findings_of(survey)
     shortfalls = {survey.inventory.index[one.node]: one.shortfall for one in found if one.shortfall}

@@ -334,7 +334,8 @@ class NodeDemand:
     `is_counted` says that a container asks for a resource which the agent's device plugin serves.
     `inter_pod_rules` is what it requires of other pods; None for nothing.
     `preferred` are the terms of its preferred node affinity, and `preferred_pods` is what it would
-    rather have of other pods; None for nothing. `images` has one name for each container, and
+    rather have of other pods; None for nothing. `quarantined_nodes` are names of nodes that are quarantined
+    for the pod's namespace, and why (`namespace_quarantines`). `images` has one name for each container, and
     `volume_images` one for each volume that is an image; `controller` is what has made it, if that spreads
     its pods by default. These are not compared, because they only choose between nodes that pass the filters,
     and so pods that differ in them have the same signature.
@@ -351,6 +352,7 @@ class NodeDemand:
     disks: tuple[Disk, ...] = ()
     preferred: tuple[PreferredTerm, ...] = ()
     preferred_pods: PreferredPods | None = None
+    quarantined_nodes: frozenset[tuple[str, str]] = frozenset()
     images: tuple[str, ...] = dataclasses.field(default=(), compare=False)
     volume_images: tuple[str, ...] = dataclasses.field(default=(), compare=False)
     controller: str = dataclasses.field(default="", compare=False)

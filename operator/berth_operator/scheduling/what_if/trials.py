@@ -25,16 +25,19 @@ def scenario_of(survey: NodeSurvey, row: int) -> Scenario:
     info = survey.node(row)
     assert info.node is not None, "the node has no Node object"  # noqa: S101
     holds = tuple(victims_in_order(info))
+    # A quarantine for the pod's namespace becomes one of this node, which a change may end.
+    quarantined = dict(survey.demand.quarantined_nodes).get(info.name, "")
+    demand = dataclasses.replace(survey.demand, quarantined_nodes=frozenset())
     # Not `info.device`: there the cards are marked that pods with invalid allocations may hold. The change
     # may end such a pod; if it does not, `charge` marks them again.
     return Scenario(
         survey.request,
-        survey.demand,
+        demand,
         node=info.node,
         device=info.own_cards,
         agent_not_ready=info.agent_not_ready,
         holds=holds,
-        quarantine=info.quarantine,
+        quarantine=info.quarantine or quarantined,
     )
 
 

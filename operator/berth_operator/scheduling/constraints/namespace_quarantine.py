@@ -1,0 +1,47 @@
+"""Whether the node is quarantined for the namespace of the pod, whose pods its kubelet rejects.
+
+What would lift it is proposed in `agent_state`, where a node that is quarantined for all namespaces is
+refused.
+"""
+
+import collections
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from berth_operator.scheduling import node_table
+from berth_operator.scheduling.constraints.constraint import Constraint, Rejection
+from berth_operator.scheduling.constraints.query import Query
+from berth_operator.scheduling.decisions import Reason
+
+
+def nodes_named(query: Query, names: Iterable[str]) -> node_table.Mask:
+    """Return the nodes that have these names."""
+    inventory = query.inventory
+    mask = np.zeros(inventory.size, dtype=np.bool_)
+    mask[[inventory.index[name] for name in names if name in inventory.index]] = True
+    return mask[query.rows]
+
+
+def feasible(query: Query) -> node_table.Mask:
+    """Return the nodes that are not quarantined for the pod's namespace."""
+    return ~nodes_named(query, (name for name, _ in query.signature.demand.quarantined_nodes))
+
+
+def unresolvable(query: Query) -> Iterator[Rejection]:
+    """Yield the nodes that are, by what their kubelets say."""
+    by_cause = collections.defaultdict[str, list[str]](list)
+    for name, why in query.signature.demand.quarantined_nodes:
+        by_cause[why].append(name)
+    for why, names in sorted(by_cause.items()):
+        yield Rejection(nodes_named(query, names), Reason.QUARANTINED, why)
+
+
+CONSTRAINT = Constraint(
+    applies_to=lambda signature: bool(signature.demand.quarantined_nodes),
+    feasible=feasible,
+    unresolvable=unresolvable,
+    only_device_pods_lift_it=True,
+    words={},  # Those of `agent_state`.
+    brief={},
+)
