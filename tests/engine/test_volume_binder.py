@@ -1,11 +1,13 @@
 """The claims of a pod get their volumes before it is bound, whatever happens in between."""
 
+import dataclasses
 from typing import Final
 
 import pytest
 
 from berth_operator.engine import ports, volume_binder
 from berth_operator.engine.hold_states import State
+from berth_operator.scheduling.nodes import facts as nodes
 from berth_operator.scheduling.volumes import facts
 from engine.claim_server import LOST
 from engine.volume_world import HOST, LATE, World, once
@@ -319,3 +321,22 @@ async def test_a_pod_that_waits_for_its_volume_is_no_bind_that_is_overdue() -> N
     await world.engine.run(until=world.engine.placed)
 
     assert world.engine.ledger.assumed_pods.overdue() == ()
+
+
+@timeless.scenario
+async def test_many_claims_of_one_namespace_keep_no_other_waiting() -> None:
+    """The calls have turns by namespace: the last to come is served after those that are under way."""
+    crowd = [make.claim(f"c{at}") for at in range(300)]
+    other = dataclasses.replace(make.claim("other"), namespace="ops")
+    world = World(*crowd, other, LATE, nodes=50, cards=8)
+    for at in range(300):
+        world.wait(f"c{at}", name=f"p{at}")
+    await world.until_selected("c0")
+    made = make.using("other", name="late")
+    demand = dataclasses.replace(made.demand, claims=(nodes.PodClaim("ops", "other"),))
+    late = dataclasses.replace(made, namespace="ops", demand=demand)
+
+    world.engine.ledger.pod_waiting(late, gated=False)
+    await world.engine.advance(lambda: world.server.claims["ops", "other"].selected_node)
+
+    assert len(world.server.writes) < 100

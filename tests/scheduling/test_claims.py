@@ -1,5 +1,6 @@
 """Claims: what is wrong with one keeps its pods waiting, and is told as kube-scheduler tells it."""
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 import pytest
@@ -27,6 +28,13 @@ from support import volumes as make
 # ---------------------------------------------------------------- pods that wait whatever the nodes are
 
 ONCE: Final = ("ReadWriteOncePod",)
+
+
+def among(values: Iterable[str]) -> dict[str, Any]:
+    """Write a selector of volumes whose label has one of these values."""
+    return {"matchExpressions": [{"key": "disk", "operator": "In", "values": list(values)}]}
+
+
 FAULTS: Final[dict[str, tuple[tuple[make.Object, ...], dict[str, Any], str]]] = {
     "no such claim": ((), {}, 'persistentvolumeclaim "data" not found'),
     "a claim that is lost": (
@@ -74,8 +82,18 @@ FAULTS: Final[dict[str, tuple[tuple[make.Object, ...], dict[str, Any], str]]] = 
         EPHEMERAL,
         'persistentvolumeclaim "data" was not created for this pod (pod is not owner)',
     ),
+    "a claim that selects by too many values": (
+        (make.claim(selector=among(f"v{at}" for at in range(65))), LATE),
+        {},
+        'persistentvolumeclaim "data" says more in its selector than Berth reads',
+    ),
+    "a claim that selects by too long a text": (
+        (make.claim(selector=among("v" * 60 for _ in range(20))), LATE),
+        {},
+        'persistentvolumeclaim "data" says more in its selector than Berth reads',
+    ),
     "a claim that selects by far too much": (
-        (make.claim(selector={"matchLabels": {f"k{at}": "v" for at in range(65)}}), LATE),
+        (make.claim(selector={"matchLabels": {f"k{at}": "v" for at in range(17)}}), LATE),
         {},
         'persistentvolumeclaim "data" says more in its selector than Berth reads',
     ),

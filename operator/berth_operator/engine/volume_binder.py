@@ -24,10 +24,10 @@ from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple, TypeVar, assert_never
 
 from berth_crds import tasks
-from berth_operator.engine import decision_records, ports
+from berth_operator.engine import decision_records, ports, slots_in_turns
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import decisions, queued_pods
-from berth_operator.scheduling.volumes import facts, matching
+from berth_operator.scheduling.volumes import facts, fitting_volumes, matching
 
 log = logging.getLogger(__name__)
 
@@ -113,7 +113,7 @@ class VolumeBinder:
         self._writer = writer
         self._clock = clock
         self._records = records
-        self._calls = asyncio.Semaphore(CALLS_AT_ONCE)
+        self._calls = slots_in_turns.SlotsInTurns(CALLS_AT_ONCE)
         self._tasks: dict[str, asyncio.Task[None]] = {}  # By the uid of the pod.
         self._passed_over: dict[tuple[facts.ClaimKey, str], float] = {}  # Until when, the first one first.
         # By the uid of the claim, also while its pod is decided anew; the last one comes last.
@@ -246,7 +246,7 @@ class VolumeBinder:
         """Read a claim, and do the next thing for it."""
         if (known := self._volumes.claims.get(key)) is None:
             return ports.Unsent()  # It was deleted: the next decision says so.
-        match claim := await self._call(self._writer.volumes.read_claim, known):
+        match claim := await self._call(key[0], self._writer.volumes.read_claim, known):
             case ports.Gone():
                 self._ledger.volumes.claim_gone(key, known.uid)
                 return ports.Unsent()
@@ -274,7 +274,7 @@ class VolumeBinder:
             return Failed(f"the provisioner could make no volume for claim {claim.name} there", claim.key)
         if volume := self._volumes.assumed_volume(claim.key, step.pod_info.uid):
             return await self._reserve(claim, volume)
-        answer = await self._call(self._writer.volumes.select_node, claim, step.node)
+        answer = await self._call(claim.namespace, self._writer.volumes.select_node, claim, step.node)
         if isinstance(answer, ports.Written):
             self._remember(claim, step.node)
         return _after(answer)
@@ -289,12 +289,13 @@ class VolumeBinder:
 
     async def _reserve(self, claim: facts.Claim, name: str) -> Outcome | Waiting:
         """Mark a volume that exists as meant for a claim, unless it is so already."""
-        match volume := await self._read_volume(name):
+        reserve, namespace = self._writer.volumes.reserve_volume, claim.namespace
+        match volume := await self._read_volume(name, namespace):
             case facts.Volume() if volume.claim is None:
-                return _after(await self._call(self._writer.volumes.reserve_volume, volume, claim))
+                return _after(await self._call(namespace, reserve, volume, claim))
             case facts.Volume() if matching.is_meant_for(volume, claim):
                 if not volume.claim_uid:
-                    return _after(await self._call(self._writer.volumes.reserve_volume, volume, claim))
+                    return _after(await self._call(namespace, reserve, volume, claim))
                 return Waiting(f"claim {claim.name} is being bound to volume {name}")
             case Waiting():
                 return volume
@@ -303,19 +304,19 @@ class VolumeBinder:
 
     async def _check_volume(self, step: _Step, claim: facts.Claim) -> Outcome | Waiting:
         """Return whether the node can reach the volume that a claim has got."""
-        match volume := await self._read_volume(claim.volume):
+        match volume := await self._read_volume(claim.volume, claim.namespace):
             case facts.Volume():
                 info = self._ledger.inventory.node(step.node)
                 node = info.node if info is not None else None
-                there = node is not None and matching.reachable(volume, node)
+                there = node is not None and fitting_volumes.reachable(volume, node)
                 return READY if there and volume.claim_uid == claim.uid else ports.Unsent()
             case Waiting():
                 return volume
             case _:
                 return ports.Unsent()
 
-    async def _read_volume(self, name: str) -> facts.Volume | ports.Gone | Waiting:
-        volume = await self._call(self._writer.volumes.read_volume, name)
+    async def _read_volume(self, name: str, namespace: str) -> facts.Volume | ports.Gone | Waiting:
+        volume = await self._call(namespace, self._writer.volumes.read_volume, name)
         if isinstance(volume, ports.Unknown):
             return Waiting(volume.message, RETRY_SECONDS)
         if isinstance(volume, ports.Gone):
@@ -324,9 +325,11 @@ class VolumeBinder:
             self._ledger.volumes.volume_read(volume)
         return volume
 
-    async def _call(self, call: Callable[..., Awaitable[T]], *args: object) -> T | ports.Unknown:
+    async def _call(
+        self, namespace: str, call: Callable[..., Awaitable[T]], *args: object
+    ) -> T | ports.Unknown:
         """Return the answer to a call, a few of which are sent at once, and only while the lead is sure."""
-        async with self._calls:
+        async with self._calls.slot(namespace):
             await self._writer.wait_until_leading()
             try:
                 return await call(*args)

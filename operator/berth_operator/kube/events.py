@@ -20,8 +20,7 @@ import msgspec
 
 from berth_crds import names, text
 from berth_crds.client import api, errors, lease, resources
-from berth_operator.engine import rate_limiter
-from berth_operator.kube import fair_queue
+from berth_operator.engine import fair_queue, rate_limiter
 
 log = logging.getLogger(__name__)
 

@@ -24,8 +24,8 @@ import msgspec
 from berth_crds import card_part, text, vocabulary, wire
 from berth_crds.client import api, errors, lease, resources
 from berth_crds.vocabulary import DeviceType
-from berth_operator.engine import rate_limiter
-from berth_operator.kube import condition_budget, events, fair_queue
+from berth_operator.engine import fair_queue, rate_limiter
+from berth_operator.kube import condition_budget, events
 from berth_operator.scheduling import decisions, queued_pods, wording
 from berth_operator.scheduling.devices import allocator
 from berth_operator.translate import raw

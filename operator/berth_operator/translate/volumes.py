@@ -26,7 +26,10 @@ ZONE_LABELS: Final = (OLD_ZONE, OLD_REGION, ZONE, REGION)
 NEW_LABELS: Final = {OLD_ZONE: ZONE, OLD_REGION: REGION}
 SEPARATOR: Final = "__"  # Of several zones in one label.
 MAX_DRIVERS: Final = 64  # Of a node.
-MAX_SELECTOR: Final = 64  # Labels and expressions of a selector, and values of each.
+# Of a selector, which is compared with each volume: labels and expressions, all values, and characters.
+MAX_CONDITIONS: Final = 16
+MAX_VALUES: Final = 64
+MAX_CHARACTERS: Final = 1024
 
 
 def read_claim(claim: raw_volumes.Claim) -> facts.Claim:
@@ -34,6 +37,9 @@ def read_claim(claim: raw_volumes.Claim) -> facts.Claim:
     meta, spec = claim.metadata, claim.spec
     requests = (spec.resources.requests if spec.resources else None) or {}
     volume = spec.volume_name or ""
+    # One that has a volume is not compared with others any more.
+    selector = None if volume else spec.selector
+    too_long = _is_too_long(selector)
     return facts.Claim(
         namespace=meta.namespace,
         name=meta.name,
@@ -49,7 +55,7 @@ def read_claim(claim: raw_volumes.Claim) -> facts.Claim:
         access_modes=frozenset(spec.access_modes or ()),
         mode=spec.volume_mode or facts.FILESYSTEM,
         size=quantities.demand(requests.get(STORAGE, 0)),
-        selector=None if (too_long := _is_too_long(spec.selector)) else _selector(spec.selector),
+        selector=None if too_long else _selector(selector),
         is_too_long=too_long,
         version=meta.resource_version,
     )
@@ -131,9 +137,14 @@ def _is_too_long(selector: raw_volumes.LabelSelector | None) -> bool:
     """Whether a selector says more than is read."""
     if selector is None:
         return False
-    expressions = selector.match_expressions or ()
-    longest = max((len(one.values or ()) for one in expressions), default=0)
-    return max(longest, len(selector.match_labels or {}) + len(expressions)) > MAX_SELECTOR
+    labels, expressions = selector.match_labels or {}, selector.match_expressions or ()
+    values = list(itertools.chain.from_iterable(one.values or () for one in expressions))
+    words = itertools.chain(labels, labels.values(), (one.key for one in expressions), values)
+    return (
+        len(labels) + len(expressions) > MAX_CONDITIONS
+        or len(values) > MAX_VALUES
+        or sum(map(len, words)) > MAX_CHARACTERS
+    )
 
 
 def _affinity(affinity: raw_volumes.VolumeAffinity | None) -> facts.Terms | None:

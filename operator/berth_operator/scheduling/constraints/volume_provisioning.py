@@ -55,35 +55,45 @@ def _rows(query: Query, names: Sequence[str]) -> node_table.Mask:
 
 
 def _provided(query: Query, delayed: Sequence[facts.Claim]) -> dict[facts.ClaimKey, node_table.Mask]:
-    """Return for each claim the nodes on which it gets a volume that exists."""
-    found = {claim.key: _reaching(query, claim) for claim in delayed}
-    if sum(bool(mask.any()) for mask in found.values()) > 1:
-        _share_out(query, delayed, found)
+    """Return for each claim that may get a volume that exists the nodes on which it gets one."""
+    volumes = query.inventory.volumes
+    groups = matching.groups(volumes, delayed)
+    counts = [_reached(query, group) for group in groups]
+    found = {
+        claim.key: reached > at
+        for group, reached in zip(groups, counts, strict=True)
+        for at, claim in enumerate(group.claims)  # The volumes go to the first ones.
+    }
+    if len(groups) > 1:
+        _share_out(query, groups, found, np.sum([reached > 0 for reached in counts], axis=0) > 1)
     return found
 
 
-def _reaching(query: Query, claim: facts.Claim) -> node_table.Mask:
-    """Return the nodes from which a volume can be reached that would do for the claim."""
-    terms: list[nodes.Term] = []
-    for volume in matching.candidates(query.inventory.volumes, claim):
-        if volume.affinity is None:
-            return np.ones(query.node_count, dtype=np.bool_)
-        terms += volume.affinity
-    if not terms:
-        return np.zeros(query.node_count, dtype=np.bool_)
-    return volume_topology.selected(query, merged(terms)).copy()  # It may be changed below.
+def _reached(query: Query, group: matching.Group) -> node_table.Numbers:
+    """Return how many volumes for a group of claims can be reached from each node."""
+    inventory, volumes = query.inventory, query.inventory.volumes
+    if group.fitting is not None:
+        return group.fitting.counts(inventory.node_labels(), volumes.is_free)[query.rows]
+    everywhere = any(one.affinity is None for one in group.meant)
+    terms = [term for one in group.meant for term in one.affinity or ()]
+    if everywhere or not terms:
+        return np.full(query.node_count, int(everywhere))
+    reached: node_table.Numbers = volume_topology.selected(query, merged(terms)).astype(np.int64)
+    return reached
 
 
 def _share_out(
-    query: Query, delayed: Sequence[facts.Claim], found: dict[facts.ClaimKey, node_table.Mask]
+    query: Query,
+    groups: Sequence[matching.Group],
+    found: dict[facts.ClaimKey, node_table.Mask],
+    several: node_table.Mask,
 ) -> None:
-    """Leave each claim only the nodes on which another claim of the pod does not take its volume."""
-    several = np.sum(list(found.values()), axis=0) > 1
+    """Leave nodes that several groups reach to those claims that get a volume though others choose before."""
     rows = np.arange(query.inventory.size)[query.rows]
     for at in np.flatnonzero(several).tolist():
         info = query.inventory.infos[int(rows[at])]
         if info is not None and info.node is not None:
-            chosen = matching.choose(query.inventory.volumes, delayed, info.node)
+            chosen = matching.choose_for_groups(query.inventory.volumes, groups, info.node)
             for key, mask in found.items():
                 mask[at] = key in chosen
 

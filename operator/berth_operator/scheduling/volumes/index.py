@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from berth_operator.scheduling.nodes import facts as nodes
 from berth_operator.scheduling.pods_by_claim import ChangedClaims
-from berth_operator.scheduling.volumes import attached, facts, matching
+from berth_operator.scheduling.volumes import attached, facts, fitting_volumes, matching
 
 T = TypeVar("T")
 
@@ -47,6 +47,7 @@ class Volumes:
         # The names of volumes: those that are available by class, and those that are meant for a claim.
         self._available: dict[str, dict[str, None]] = {}
         self._meant: dict[facts.ClaimKey, dict[str, None]] = {}
+        self._fitting = fitting_volumes.FittingIndex()
         self._users: dict[facts.ClaimKey, collections.Counter[str]] = {}  # How many pods on which nodes.
         self._assumed: dict[facts.ClaimKey, dict[str, Assumed]] = {}  # By claim, then by the uid of the pod.
         self._reserved: dict[str, str] = {}  # The uid of the pod for which a volume is reserved, by volume.
@@ -89,6 +90,7 @@ class Volumes:
             self._meant.setdefault(volume.claim, {})[volume.name] = None
         elif volume.phase == facts.AVAILABLE:
             self._available.setdefault(volume.storage_class, {})[volume.name] = None
+            self._fitting.add(volume)
         self._volume_changed(volume)
 
     def drop_volume(self, name: str) -> None:
@@ -107,8 +109,9 @@ class Volumes:
     def _unlist(self, volume: facts.Volume) -> None:
         if volume.claim is not None:
             _drop(self._meant, volume.claim, volume.name)
-        else:
+        elif volume.phase == facts.AVAILABLE:
             _drop(self._available, volume.storage_class, volume.name)
+            self._fitting.remove(volume)
 
     def put_class(self, storage_class: facts.StorageClass) -> None:
         """Record a new or changed StorageClass."""
@@ -285,10 +288,20 @@ class Volumes:
         """Whether a volume is reserved for a claim, for whichever pod."""
         return any(one.volume for one in self._assumed.get(claim, {}).values())
 
-    def available(self, storage_class: str) -> Iterable[facts.Volume]:
-        """Return the volumes of a class that are meant for no claim and reserved for no pod."""
-        names = self._available.get(storage_class, ())
-        return (self.volumes[one] for one in names if one not in self._reserved)
+    def fitting(self, kind: fitting_volumes.ClaimKind) -> fitting_volumes.FittingVolumes | None:
+        """Return the available volumes that would do for a kind, also reserved ones; None for none."""
+        if (names := self._available.get(kind.storage_class)) is None:
+            return None
+        found = self._fitting.of(kind, (self.volumes[one] for one in names))
+        return found if found.count else None
+
+    def is_free(self, name: str) -> bool:
+        """Whether a volume is reserved for no pod."""
+        return name not in self._reserved
+
+    def free_volume(self, name: str) -> facts.Volume | None:
+        """Return a volume, if it is reserved for no pod."""
+        return self.volumes[name] if name not in self._reserved else None
 
     def meant_for(self, claim: facts.ClaimKey) -> Iterable[facts.Volume]:
         """Return the volumes that name a claim, and are reserved for no pod."""

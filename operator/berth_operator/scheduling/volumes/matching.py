@@ -1,54 +1,85 @@
 """Which PersistentVolumes that exist would do for a claim, and which one is chosen: the smallest.
 
-As in kube-scheduler: a volume that is already meant for the claim comes first, whatever else it is. Claims
-of one pod choose one after another, the smallest first, and never the same volume.
+As in kube-scheduler: a volume that is already meant for the claim comes first, whatever it is like, and
+leaves it no other choice. Claims of one pod choose one after another, the smallest first, and never the same
+volume. Only so many kinds of claims of a pod are compared with the volumes that exist: those beyond get none.
 """
 
-from collections.abc import Collection, Iterable, Iterator
-from typing import Protocol
+import dataclasses
+from collections.abc import Iterable, Iterator
+from typing import Final, Protocol
 
-from berth_operator.scheduling.nodes import affinity
 from berth_operator.scheduling.nodes import facts as nodes
-from berth_operator.scheduling.volumes import facts
+from berth_operator.scheduling.volumes import facts, fitting_volumes
+from berth_operator.scheduling.volumes.fitting_volumes import ClaimKind, FittingVolumes, reachable
+
+MOST_KINDS: Final = 4
 
 
 class KnownVolumes(Protocol):
-    """Where volumes are looked up that are reserved for no pod."""
+    """Where volumes are looked up."""
 
-    def available(self, storage_class: str) -> Iterable[facts.Volume]:
-        """Return the volumes of a class that are meant for no claim."""
+    def fitting(self, kind: ClaimKind) -> FittingVolumes | None:
+        """Return the available volumes that would do for a kind, also reserved ones; None for none."""
+
+    def free_volume(self, name: str) -> facts.Volume | None:
+        """Return a volume, if it is reserved for no pod."""
 
     def meant_for(self, claim: facts.ClaimKey) -> Iterable[facts.Volume]:
-        """Return the volumes that name a claim."""
+        """Return the volumes that name a claim, and are reserved for no pod."""
+
+
+@dataclasses.dataclass(slots=True)
+class Group:
+    """Claims of one pod that have the same choice: the volumes meant for one of them, or those that fit."""
+
+    claims: list[facts.Claim]
+    meant: tuple[facts.Volume, ...] = ()
+    fitting: FittingVolumes | None = None
+
+
+def groups(known: KnownVolumes, claims: Iterable[facts.Claim]) -> list[Group]:
+    """Return the claims of a pod by what they may get, the smallest first, without those that get nothing."""
+    found: list[Group] = []
+    by_kind: dict[ClaimKind, Group] = {}
+    for claim in sorted(claims, key=lambda one: one.size):
+        if meant := tuple(one for one in known.meant_for(claim.key) if _is_to_serve(one, claim)):
+            found.append(Group([claim], meant))
+        elif group := by_kind.get(kind := fitting_volumes.kind_of(claim)):
+            group.claims.append(claim)
+        elif len(by_kind) < MOST_KINDS and (fitting := known.fitting(kind)) is not None:
+            by_kind[kind] = group = Group([claim], fitting=fitting)
+            found.append(group)
+    return found
 
 
 def choose(
     known: KnownVolumes, claims: Iterable[facts.Claim], node: nodes.Node
 ) -> dict[facts.ClaimKey, facts.Volume]:
     """Return the volume of each of these claims that gets one that exists, reachable from a node."""
+    return choose_for_groups(known, groups(known, claims), node)
+
+
+def choose_for_groups(
+    known: KnownVolumes, among: Iterable[Group], node: nodes.Node
+) -> dict[facts.ClaimKey, facts.Volume]:
+    """Return the same for claims that are grouped already."""
     chosen: dict[facts.ClaimKey, facts.Volume] = {}
-    for claim in sorted(claims, key=lambda one: one.size):
-        taken = {volume.name for volume in chosen.values()}
-        fitting = (one for one in candidates(known, claim, taken) if reachable(one, node))
-        if (best := min(fitting, key=lambda one: _preference(one, claim), default=None)) is not None:
-            chosen[claim.key] = best
+    taken: set[str] = set()
+    for group in among:
+        free = [one for one in _free(known, group, node) if one.name not in taken]
+        free.sort(key=lambda one: (one.size, one.name))
+        for claim, volume in zip(group.claims, free, strict=False):
+            chosen[claim.key] = volume
+            taken.add(volume.name)
     return chosen
 
 
-def _preference(volume: facts.Volume, claim: facts.Claim) -> tuple[bool, int, str]:
-    return not is_meant_for(volume, claim), volume.size, volume.name
-
-
-def candidates(
-    known: KnownVolumes, claim: facts.Claim, taken: Collection[str] = ()
-) -> Iterator[facts.Volume]:
-    """Yield the volumes that would do for a claim without a volume, from wherever they can be reached.
-
-    One that is meant for the claim leaves it no other choice.
-    """
-    meant = [one for one in known.meant_for(claim.key) if _is_to_serve(one, claim)]
-    found = meant or (one for one in known.available(claim.storage_class) if _serves(one, claim))
-    yield from (one for one in found if one.name not in taken)
+def _free(known: KnownVolumes, group: Group, node: nodes.Node) -> Iterator[facts.Volume]:
+    """Yield the free volumes that the claims of a group may get on a node."""
+    if group.fitting is None:
+        return (one for one in group.meant if reachable(one, node))
+    return filter(None, map(known.free_volume, group.fitting.names(node)))
 
 
 def is_meant_for(volume: facts.Volume, claim: facts.Claim) -> bool:
@@ -59,32 +90,5 @@ def is_meant_for(volume: facts.Volume, claim: facts.Claim) -> bool:
 def _is_to_serve(volume: facts.Volume, claim: facts.Claim) -> bool:
     """Whether a volume that names a claim can be had for it."""
     same_class = volume.storage_class == claim.storage_class
-    return is_meant_for(volume, claim) and same_class and _may_serve(volume, claim)
-
-
-def _may_serve(volume: facts.Volume, claim: facts.Claim) -> bool:
-    """Whether size and mode suffice, as they must even for a volume that is meant for the claim."""
-    return (
-        not volume.is_deleted
-        and volume.size >= claim.size
-        and volume.mode == claim.mode
-        and volume.attributes_class == claim.attributes_class
-    )
-
-
-def _serves(volume: facts.Volume, claim: facts.Claim) -> bool:
-    return (
-        _may_serve(volume, claim)
-        and claim.access_modes <= volume.access_modes
-        and (claim.selector is None or _selects(claim.selector, volume))
-    )
-
-
-def _selects(selector: nodes.Term, volume: facts.Volume) -> bool:
-    labels = dict(volume.labels)
-    return all(affinity.holds(one, labels) for one in selector.labels)
-
-
-def reachable(volume: facts.Volume, node: nodes.Node) -> bool:
-    """Whether a node can use a volume, by the node affinity of the volume."""
-    return volume.affinity is None or any(affinity.term_holds(term, node) for term in volume.affinity)
+    kind = fitting_volumes.kind_of(claim)
+    return is_meant_for(volume, claim) and same_class and fitting_volumes.may_serve(volume, kind)

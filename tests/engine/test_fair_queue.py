@@ -1,6 +1,6 @@
 """Names take turns, each with its oldest thing first, and leave nothing behind."""
 
-from berth_operator.kube import fair_queue
+from berth_operator.engine import fair_queue
 
 
 def of(text: str) -> fair_queue.FairQueue[str]:

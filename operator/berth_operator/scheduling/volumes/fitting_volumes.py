@@ -1,0 +1,188 @@
+"""The available PersistentVolumes that would do for claims of one kind, by the nodes that can reach them.
+
+There may be thousands of volumes, as one for each disk of each node, and many claims of one kind. So which
+volumes would do is found once for a kind, and kept up to date; and a node finds those within its reach by its
+labels, without a look at the others.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import Final, NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from berth_operator.scheduling.nodes import affinity, labels
+from berth_operator.scheduling.nodes import facts as nodes
+from berth_operator.scheduling.volumes import facts
+
+Names = dict[str, None]
+T = TypeVar("T", bound=Hashable)
+MOST_KINDS: Final = 128
+MOST_NAMES: Final = 1 << 18  # Of volumes, for all kinds together.
+
+
+class ClaimKind(NamedTuple):
+    """All that a claim without a volume asks of one."""
+
+    storage_class: str
+    attributes_class: str
+    access_modes: frozenset[str]
+    mode: str
+    size: int
+    selector: nodes.Term | None
+
+
+def kind_of(claim: facts.Claim) -> ClaimKind:
+    """Return the kind of a claim."""
+    return ClaimKind(
+        claim.storage_class,
+        claim.attributes_class,
+        claim.access_modes,
+        claim.mode,
+        claim.size,
+        claim.selector,
+    )
+
+
+def may_serve(volume: facts.Volume, kind: ClaimKind) -> bool:
+    """Whether size and mode suffice, as they must even for a volume that is meant for the claim."""
+    return (
+        not volume.is_deleted
+        and volume.size >= kind.size
+        and volume.mode == kind.mode
+        and volume.attributes_class == kind.attributes_class
+    )
+
+
+def _serves(volume: facts.Volume, kind: ClaimKind) -> bool:
+    return (
+        may_serve(volume, kind)
+        and kind.access_modes <= volume.access_modes
+        and (kind.selector is None or _selects(kind.selector, volume))
+    )
+
+
+def _selects(selector: nodes.Term, volume: facts.Volume) -> bool:
+    there = dict(volume.labels)
+    return all(affinity.holds(one, there) for one in selector.labels)
+
+
+def reachable(volume: facts.Volume, node: nodes.Node) -> bool:
+    """Whether a node can use a volume, by the node affinity of the volume."""
+    return volume.affinity is None or any(affinity.term_holds(term, node) for term in volume.affinity)
+
+
+def _one_label(terms: facts.Terms) -> tuple[str, tuple[str, ...]] | None:
+    """Return of which label a node needs which values to meet any of these terms; None where it needs more."""
+    values: dict[str, None] = {}
+    keys = set[str]()
+    for term in terms:
+        if len(term.labels) != 1 or term.fields or term.labels[0].operator != "In":
+            return None
+        keys.add(term.labels[0].key)
+        values |= dict.fromkeys(term.labels[0].values)
+    return (keys.pop(), tuple(values)) if len(keys) == 1 else None
+
+
+class FittingVolumes:
+    """The names of the volumes that would do for claims of one kind, by what they ask of nodes."""
+
+    def __init__(self, kind: ClaimKind, volumes: Iterable[facts.Volume]) -> None:
+        self._kind = kind
+        self._by_label: dict[str, dict[str, Names]] = {}  # By key and value.
+        self._by_affinity: dict[facts.Terms | None, Names] = {}  # The others.
+        self.count = 0
+        for volume in volumes:
+            self.add(volume)
+
+    def add(self, volume: facts.Volume) -> None:
+        """Add a volume that has become available, if it would do."""
+        if not _serves(volume, self._kind):
+            return
+        self.count += 1
+        label = _one_label(volume.affinity) if volume.affinity is not None else None
+        if label is None:
+            self._by_affinity.setdefault(volume.affinity, {})[volume.name] = None
+            return
+        by_value = self._by_label.setdefault(label[0], {})
+        for value in label[1]:
+            by_value.setdefault(value, {})[volume.name] = None
+
+    def remove(self, volume: facts.Volume) -> None:
+        """Remove a volume that is not available any more."""
+        if not _serves(volume, self._kind):
+            return
+        self.count -= 1
+        label = _one_label(volume.affinity) if volume.affinity is not None else None
+        if label is None:
+            remove_name(self._by_affinity, volume.affinity, volume.name)
+            return
+        by_value = self._by_label[label[0]]
+        for value in label[1]:
+            remove_name(by_value, value, volume.name)
+        if not by_value:
+            del self._by_label[label[0]]
+
+    def names(self, node: nodes.Node) -> Iterator[str]:
+        """Yield the names of the volumes that a node can reach."""
+        for key, by_value in self._by_label.items():
+            if (value := node.labels.get(key)) is not None:
+                yield from by_value.get(value, ())
+        for terms, names in self._by_affinity.items():
+            if terms is None or any(affinity.term_holds(term, node) for term in terms):
+                yield from names
+
+    def counts(self, table: labels.Labels, is_free: Callable[[str], bool]) -> npt.NDArray[np.int64]:
+        """Return how many free volumes each node can reach."""
+        found = np.zeros(len(table.of("").codes), dtype=np.int64)
+        for key, by_value in self._by_label.items():
+            column = table.of(key)
+            of_code = np.zeros(len(column.values) + 1, dtype=np.int64)
+            for value, names in by_value.items():
+                if code := column.values.get(value):
+                    of_code[code] = sum(map(is_free, names))
+            found += of_code[column.codes]
+        for terms, names in self._by_affinity.items():
+            reached = table.matching(nodes.NodeSelection(affinity=terms))
+            found += sum(map(is_free, names)) * reached
+        return found
+
+
+def remove_name(names: dict[T, Names], key: T, name: str) -> None:
+    """Remove a name from those of a key, if it is there."""
+    if (found := names.get(key)) is not None:
+        found.pop(name, None)
+        if not found:
+            del names[key]
+
+
+class FittingIndex:
+    """The fitting volumes of the kinds of claims that were asked for last."""
+
+    def __init__(self) -> None:
+        self._found: dict[ClaimKind, FittingVolumes] = {}  # The one asked for last comes last.
+
+    def of(self, kind: ClaimKind, available: Iterable[facts.Volume]) -> FittingVolumes:
+        """Return the fitting volumes among those that are available in the class of a kind."""
+        found = self._found.pop(kind, None) or FittingVolumes(kind, available)
+        self._found[kind] = found
+        while len(self._found) > MOST_KINDS or (self._names > MOST_NAMES and len(self._found) > 1):
+            del self._found[next(iter(self._found))]
+        return found
+
+    @property
+    def _names(self) -> int:
+        return sum(one.count for one in self._found.values())
+
+    def add(self, volume: facts.Volume) -> None:
+        """Add a volume that has become available."""
+        for one in self._of_class(volume.storage_class):
+            one.add(volume)
+
+    def remove(self, volume: facts.Volume) -> None:
+        """Remove a volume that was available."""
+        for one in self._of_class(volume.storage_class):
+            one.remove(volume)
+
+    def _of_class(self, storage_class: str) -> list[FittingVolumes]:
+        return [one for kind, one in self._found.items() if kind.storage_class == storage_class]

@@ -1,0 +1,162 @@
+"""Which volumes would do for claims is found once for a kind of claims, and with little work for any pod."""
+
+import dataclasses
+import random
+from typing import Any, Final
+from unittest import mock
+
+import pytest
+
+from berth_operator.scheduling.nodes import facts as nodes
+from berth_operator.scheduling.nodes.labels import Labels
+from berth_operator.scheduling.volumes import facts, fitting_volumes, matching
+from berth_operator.scheduling.volumes.fitting_volumes import FittingIndex, FittingVolumes, kind_of, reachable
+from berth_operator.scheduling.volumes.index import Volumes
+from scheduling.volume_scenes import ALL, HOST, LOCAL, cluster, feasible, told
+from support import builders
+from support import volumes as make
+
+HOSTS: Final = ("a", "b", "c")
+ZONES: Final = ("x", "y")
+PLACES: Final = [
+    builders.node(f"{host}{zone}", labels={HOST: host} | ({make.ZONE: zone} if zone else {}))
+    for host in HOSTS
+    for zone in (*ZONES, "")
+]
+
+
+def among(key: str, *values: str, operator: str = "In") -> nodes.LabelExpression:
+    """Return an expression about one label."""
+    return nodes.LabelExpression(key, operator, values)
+
+
+AFFINITIES: Final[tuple[facts.Terms | None, ...]] = (
+    None,
+    (),
+    (nodes.Term((among(HOST, "a"),)),),
+    (nodes.Term((among(HOST, "a", "b"),)), nodes.Term((among(HOST, "a"),))),
+    (nodes.Term((among(HOST, "a"),)), nodes.Term((among(make.ZONE, "x"),))),
+    (nodes.Term((among(HOST, "a"), among(make.ZONE, "x"))),),
+    (nodes.Term((among(make.ZONE, "x", operator="NotIn"),)),),
+    (nodes.Term((), (nodes.LabelExpression("metadata.name", "In", ("bx",)),)),),
+)
+
+
+def local(name: str, host: str, **fields: Any) -> facts.Volume:
+    """Return a volume on the disk of a node."""
+    return make.volume(name, storage_class=make.LOCAL, host=host, **fields)
+
+
+def wanted(name: str, **fields: Any) -> facts.Claim:
+    """Return a claim for such a volume."""
+    return make.claim(name, storage_class=make.LOCAL, **fields)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_each_node_finds_what_it_can_reach(seed: int) -> None:
+    """While volumes come and go: one by one and all at once, as `reachable` says of each."""
+    dice, there = random.Random(seed), dict[str, facts.Volume]()
+    kind = kind_of(wanted("one"))
+    index = FittingIndex()
+    found = index.of(kind, ())
+    for at in range(60):
+        if there and dice.random() < 0.4:
+            index.remove(there.pop(dice.choice(sorted(there))))
+        else:
+            size = dice.choice(("1Mi", "2Gi"))
+            made = dataclasses.replace(
+                local(f"v{at}", "", size=size), affinity=dice.choice(AFFINITIES), is_deleted=at % 7 == 0
+            )
+            there[made.name] = made
+            index.add(made)
+    suiting = [one for one in there.values() if one.size > 1 << 30 and not one.is_deleted]
+    taken = {one.name for one in suiting if dice.random() < 0.3}
+
+    for some in (found, FittingVolumes(kind, there.values())):
+        assert some.count == len(suiting)
+        for node in PLACES:
+            names = {one.name for one in suiting if reachable(one, node)}
+            assert sorted(some.names(node)) == sorted(names)
+        counts = some.counts(Labels(PLACES), lambda name: name not in taken).tolist()
+        assert counts == [len({*some.names(node)} - taken) for node in PLACES]
+
+
+def test_what_nobody_has_asked_for_lately_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the number of kinds, and by how much these remember; it is found again."""
+    volumes = [local(f"v{at}", "n1") for at in range(10)]
+    kinds = [kind_of(wanted("c", size=f"{at}Mi")) for at in range(1, 5)]
+    index = FittingIndex()
+    monkeypatch.setattr(fitting_volumes, "MOST_KINDS", 3)
+    first = [index.of(kind, volumes) for kind in kinds[:3]]
+    assert index.of(kinds[0], volumes) is first[0]
+    index.of(kinds[3], volumes)
+
+    assert index.of(kinds[0], volumes) is first[0]
+    assert index.of(kinds[1], volumes) is not first[1]
+    monkeypatch.setattr(fitting_volumes, "MOST_NAMES", 25)
+    again = [index.of(kind, volumes) for kind in kinds[:3]]
+    assert index.of(kinds[1], volumes) is again[1]
+    assert index.of(kinds[0], volumes) is not again[0]
+
+
+def scene(claims: list[facts.Claim], nodes_: int = 100) -> Volumes:
+    """Return what is known where each node has two disks, and there are these claims."""
+    known = Volumes()
+    disks = [local(f"{side}{at}", f"n{at}") for at in range(nodes_) for side in ("left", "right")]
+    make.put(known, LOCAL, *disks, *claims)
+    return known
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        [{} for _ in range(64)],
+        [{"size": f"{at + 1}Mi"} for at in range(64)],
+        [
+            {"selector": {"matchExpressions": [{"key": f"k{at}", "operator": "DoesNotExist"}]}}
+            for at in range(64)
+        ],
+    ],
+    ids=["alike", "of other sizes", "with other selectors"],
+)
+def test_a_pod_with_very_many_claims_is_little_work(fields: list[dict[str, Any]]) -> None:
+    """Each volume is looked at for few kinds of claims, and not again for each node or the next pod."""
+    claims = [wanted(f"c{at}", **some) for at, some in enumerate(fields)]
+    known = scene(claims)
+    pairs = len({kind_of(one) for one in claims[: matching.MOST_KINDS]}) * 200
+    with mock.patch.object(fitting_volumes, "may_serve", wraps=fitting_volumes.may_serve) as asked:
+        among_all = matching.groups(known, claims)
+        for at in range(100):
+            node = builders.node(f"n{at}", labels={HOST: f"n{at}"})
+            assert len(matching.choose_for_groups(known, among_all, node)) == 2
+        matching.groups(known, claims)
+
+    assert asked.call_count == pairs
+
+
+def test_claims_of_too_many_kinds_get_no_volume_that_exists() -> None:
+    """The smallest kinds are compared, and of the next one it is said that there is none."""
+    claims = [wanted(f"c{at}", size=f"{at + 1}Mi") for at in range(matching.MOST_KINDS + 1)]
+    disks = [local(f"v{at}", "n1") for at in range(20)]
+    inventory = cluster(LOCAL, *claims, *disks)
+    names = [one.name for one in claims]
+
+    assert feasible(inventory, make.using(*names[:-1])) == ("n1",)
+    assert feasible(inventory, make.using(*names)) == ()
+    assert f"1 has no available persistent volume for claim {names[-1]}" in told(
+        inventory, make.using(*names)
+    )
+    inventory.volumes.put_volume(local("meant", "n1", claimed=names[-1], phase="Available"))
+    assert feasible(inventory, make.using(*names)) == ("n1",)
+
+
+def test_groups_of_claims_share_the_volumes_of_a_node() -> None:
+    """Two kinds of claims, and any volume would do for each: a node needs as many as there are claims."""
+    claims = [wanted("a", size="1Mi"), wanted("b", size="1Mi"), wanted("c", size="2Mi")]
+    disks = [local(f"{node}-{at}", node) for at, node in enumerate(("n1", "n1", "n2", "n2", "n2", "n3"))]
+    inventory = cluster(LOCAL, *claims, *disks)
+
+    assert feasible(inventory, make.using("a", "b", "c")) == ("n2",)
+    assert feasible(inventory, make.using("a", "c")) == ("n1", "n2")
+    assert feasible(inventory, make.using("c")) == ("n1", "n2", "n3")
+    assert ALL == ("n1", "n2", "n3", "n4")
