@@ -73,7 +73,7 @@ def reachable(volume: facts.Volume, node: nodes.Node) -> bool:
 
 
 def _one_label(terms: facts.Terms) -> tuple[str, tuple[str, ...]] | None:
-    """Return of which label a node needs which values to meet any of these terms; None where it needs more."""
+    """Return of which label a node needs which values to meet any of these terms; None if it needs more."""
     values: dict[str, None] = {}
     keys = set[str]()
     for term in terms:
