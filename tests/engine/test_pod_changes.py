@@ -1,5 +1,6 @@
 """Which waiting pods a change of other pods wakes, and what that costs those that look at none."""
 
+import dataclasses
 from typing import Final
 from unittest import mock
 
@@ -66,5 +67,66 @@ def test_what_was_forgotten_wakes_all_the_same() -> None:
         ledger.inventory.pods.counts(pod_index.CounterKey((facts.PodSelector(("x",), ()),)), 1)
 
         ledger.pod_over("uid-w")
+
+    assert ledgers.ready_names(ledger) == ["apart"]
+
+
+def relabelled(ledger: Ledger, **labels: str) -> list[str]:
+    """Give the node of a ledger these labels; return the pods that are woken."""
+    ledger.node_seen(builders.node("n1", labels=labels))
+    return ledgers.ready_names(ledger)
+
+
+def test_a_label_that_no_pod_counts_by_wakes_none() -> None:
+    """Agents label their nodes as often as they like."""
+    ledger = with_sleeping_pods()
+    ledger.node_seen(builders.node("n1", labels={"zone": "a", "berth.dev/gpu.x": "0"}))
+    ledgers.decide(ledger)
+    ledgers.requeue(ledger, "apart", ClusterEvent.PODS_CHANGED)
+    ledgers.requeue(ledger, "plain", ClusterEvent.CAPACITY_FREED)
+
+    assert relabelled(ledger, zone="a", **{"berth.dev/gpu.x": "1"}) == []
+    assert relabelled(ledger, zone="a") == []
+    assert relabelled(ledger, zone="b") == ["apart"]
+
+
+def test_a_label_that_a_pod_selects_nodes_by_wakes_it() -> None:
+    """Which nodes count for its spread depends on that, too."""
+    ledger = with_sleeping_pods()
+    selection = facts.NodeSelection(selector=(("pool", "gpu"),))
+    demand = builders.demand(inter_pod_rules=APART, node_selection=selection)
+    ledgers.add_waiting(ledger, "choosy", 0, demand=demand, labels=WEB)
+    ledgers.decide(ledger)
+    for name in ("apart", "choosy"):
+        ledgers.requeue(ledger, name, ClusterEvent.PODS_CHANGED)
+
+    assert relabelled(ledger, pool="other") == ["choosy"]
+
+
+def test_a_label_by_which_a_pod_there_repels_wakes_whom_it_may_repel() -> None:
+    """Though these say nothing of other pods themselves."""
+    ledger = with_sleeping_pods()
+    ledger.pod_bound(builders.hold("far", labels=WEB, anti_affinity=(facts.PodTerm(SELECTOR, "rack"),)))
+    ledgers.decide(ledger)
+    ledgers.requeue(ledger, "apart", ClusterEvent.PODS_CHANGED)
+    ledgers.requeue(ledger, "plain", ClusterEvent.PODS_CHANGED)
+
+    assert relabelled(ledger, other="r1") == []
+    assert sorted(relabelled(ledger, other="r1", rack="r1")) == ["apart", "plain"]
+
+
+def test_a_pod_that_is_charged_otherwise_neither_goes_nor_comes() -> None:
+    """Its agent may say all the time that it has other cards: who looks at pods is not concerned."""
+    ledger = with_sleeping_pods()
+    before = builders.hold("w", labels=WEB)
+    after = dataclasses.replace(before, amounts=(("cpu", 1),))
+
+    with ledger.pod_changes.replacing(before, after):
+        ledger.pod_changes.pod_changed(before, None)
+        ledger.pod_changes.pod_changed(None, after)
+    assert ledgers.ready_names(ledger) == []
+    other = dataclasses.replace(after, labels=(("app", "db"),))
+    with ledger.pod_changes.replacing(before, other):
+        pass
 
     assert ledgers.ready_names(ledger) == ["apart"]

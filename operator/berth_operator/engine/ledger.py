@@ -293,8 +293,9 @@ class Ledger:
 
     def _charge_instead(self, known: holds.Hold, hold: holds.Hold) -> None:
         if hold != known:
-            self._release(known.uid)
-            self._charge(hold)
+            with self.pod_changes.replacing(known, hold):
+                self._release(known.uid)
+                self._charge(hold)
             self._node_changed(hold.node)
 
     def _recharge_node(self, name: str) -> None:

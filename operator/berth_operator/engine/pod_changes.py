@@ -1,13 +1,14 @@
 """What changes for pods that look at other pods: by topology spread, pod affinity and pod anti-affinity.
 
 A pod on any node that comes, goes or changes its labels may let a waiting pod in on another node, and so may
-the labels and taints of a Node or the labels of a Namespace.
+the taints of a Node, those of its labels that a pod counts by, or the labels of a Namespace.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 
-from berth_operator.scheduling import holds, node_offers, queued_pods
+from berth_operator.scheduling import holds, node_offers, pod_index, queued_pods
 from berth_operator.scheduling.backlog import Backlog
 from berth_operator.scheduling.decisions import ClusterEvent
 from berth_operator.scheduling.inventory import Inventory
@@ -21,17 +22,37 @@ class PodChanges:
         self._inventory = inventory
         self._backlog = backlog
         self._wake = wake
+        self._replacing = False
 
     def pod_changed(self, before: holds.Hold | None, after: holds.Hold | None) -> None:
         """Wake the pods that a pod may help that comes, goes or looks otherwise; None: it is not there."""
         concerns = self._inventory.pods.concerns
-        if self._backlog and any(concerns(one) for one in (before, after) if one is not None):
+        if (
+            self._backlog
+            and not self._replacing
+            and any(concerns(one) for one in (before, after) if one is not None)
+        ):
             self._wake_waiting(node_offers.judge_pod(self._inventory, before, after))
 
+    @contextlib.contextmanager
+    def replacing(self, before: holds.Hold, after: holds.Hold) -> Iterator[None]:
+        """Let a pod be charged otherwise on its node: it neither goes nor comes meanwhile."""
+        self._replacing = True
+        try:
+            yield
+        finally:
+            self._replacing = False
+        if pod_index.seen_by_others(before) != pod_index.seen_by_others(after):
+            self.pod_changed(before, after)
+
     def node_changed(self, before: facts.Node | None, after: facts.Node | None) -> None:
-        """Wake all of them if pods have to be counted otherwise because of a node."""
-        if node_offers.other_domains(before, after):
+        """Wake those for whom pods have to be counted otherwise because of a node."""
+        labels = node_offers.changed_labels(before, after)
+        if labels is None:
             self._wake_waiting(self._looks_at_pods)
+        elif labels:
+            repelled = not labels.isdisjoint(self._inventory.pods.repelling_keys)
+            self._wake_waiting(lambda pod_info: repelled or _counts_by(pod_info.demand, labels))
 
     def namespace_seen(self, name: str, labels: Mapping[str, str] | None) -> None:
         """Record the labels of a namespace; None if it is gone."""
@@ -54,3 +75,9 @@ class PodChanges:
         self._backlog.node_changed(None, ClusterEvent.PODS_CHANGED, helped)
         if not self._backlog.awaits(ClusterEvent.PODS_CHANGED):
             self._wake.set()  # All were woken, perhaps because there are too many kinds to be compared.
+
+
+def _counts_by(demand: facts.NodeDemand, labels: frozenset[str]) -> bool:
+    """Whether any of these labels of nodes says which pods a pod counts together, or on which nodes."""
+    rules, selection = demand.inter_pod_rules, demand.node_selection
+    return rules is not None and not labels.isdisjoint(rules.topology_keys | selection.label_keys)

@@ -185,11 +185,17 @@ def better_cards(before: node_info.Cards, after: node_info.Cards) -> bool:
     return not same or any(map(_better_card, old.cards, new.cards))
 
 
-def other_domains(before: facts.Node | None, after: facts.Node | None) -> bool:
-    """Whether pods may have to be counted otherwise than before, because of a node's labels or taints."""
+def changed_labels(before: facts.Node | None, after: facts.Node | None) -> frozenset[str] | None:
+    """Return the labels of a node by which pods may have to be counted otherwise than before.
+
+    None stands for all: the node came or went, or has other taints.
+    """
     if before is None or after is None:
-        return before is not after
-    return before.labels != after.labels or before.taints != after.taints
+        return frozenset() if before is after else None
+    if before.taints != after.taints:
+        return None
+    had, has = before.labels, after.labels
+    return frozenset(key for key in had.keys() | has.keys() if had.get(key) != has.get(key))
 
 
 def _better_card(before: PhysicalDevice, after: PhysicalDevice) -> bool:

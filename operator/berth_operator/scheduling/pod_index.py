@@ -154,7 +154,7 @@ class PodIndex:
 
     def replace(self, before: Hold, hold: Hold) -> bool:
         """Replace a pod on the same node; return whether it is another one to those who look at it."""
-        same = _seen(before) == _seen(hold)
+        same = seen_by_others(before) == seen_by_others(hold)
         if same:
             if self._pods is not None:
                 self._pods[hold.namespace][hold.uid] = hold
@@ -305,6 +305,11 @@ class PodIndex:
         """Whether any pod on a node has a required anti-affinity."""
         return bool(self._repelling)
 
+    @property
+    def repelling_keys(self) -> frozenset[str]:
+        """The labels of nodes that required anti-affinity of pods on nodes names."""
+        return frozenset(term.topology_key for term in self._repelling)
+
     def repelling(self, namespace: str, labels: facts.Labels) -> frozenset[facts.PodTerm]:
         """Return the terms of required anti-affinity of pods on nodes that mean a pod with these labels."""
         return self._repelling.meaning(namespace, labels, self._test(namespace, labels))
@@ -338,7 +343,7 @@ def _by_row(numbers: Mapping[int, int], size: int) -> node_table.Numbers:
     return found
 
 
-def _seen(hold: Hold) -> tuple[object, ...]:
+def seen_by_others(hold: Hold) -> tuple[object, ...]:
     """Return what other pods see of a pod."""
     seen = hold.labels, hold.leaving, hold.labels_known, hold.anti_affinity, hold.weighted_terms
     return *seen, hold.controller

@@ -8,7 +8,7 @@ there are.
 
 import collections
 import dataclasses
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from berth_operator.scheduling.nodes import facts
@@ -57,6 +57,10 @@ class TermIndex(Generic[Term]):
     def __len__(self) -> int:
         """Count the terms."""
         return len(self._rows)
+
+    def __iter__(self) -> Iterator[Term]:
+        """Yield the terms."""
+        return iter(self._rows)
 
     def count(self, uid: str, namespace: str, terms: tuple[Term, ...], row: int, sign: int) -> None:
         """Count a pod of a row that has these terms, or with -1 no more."""

@@ -120,6 +120,12 @@ class NodeSelection:
     tolerations: tuple[Toleration, ...] = ()
     features: tuple[str, ...] = ()
 
+    @property
+    def label_keys(self) -> frozenset[str]:
+        """The labels of nodes that it names."""
+        named = (one.key for term in self.affinity or () for one in term.labels)
+        return frozenset([*(key for key, _ in self.selector), *named])
+
     def missing_feature(self, node: Node) -> str:
         """Return the first feature that a node does not declare; empty if there is none."""
         return next((one for one in self.features if one not in node.declared_features), "")
@@ -247,6 +253,12 @@ class InterPodRules:
     namespace: str = ""
     anti_affinity: tuple[PodTerm, ...] = ()
     repelled_by: frozenset[PodTerm] = frozenset()
+
+    @property
+    def topology_keys(self) -> frozenset[str]:
+        """The labels of nodes that the pod's own requirements name."""
+        of_terms = (one.topology_key for one in (*self.affinity, *self.anti_affinity))
+        return frozenset([*(one.topology_key for one in self.spread), *of_terms])
 
     @property
     def selectors(self) -> tuple[PodSelector, ...]:
