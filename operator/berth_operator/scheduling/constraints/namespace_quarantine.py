@@ -5,9 +5,7 @@ refused.
 """
 
 import collections
-from collections.abc import Iterable, Iterator
-
-import numpy as np
+from collections.abc import Iterator
 
 from berth_operator.scheduling import node_table
 from berth_operator.scheduling.constraints.constraint import Constraint, Rejection
@@ -15,17 +13,9 @@ from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
 
 
-def nodes_named(query: Query, names: Iterable[str]) -> node_table.Mask:
-    """Return the nodes that have these names."""
-    inventory = query.inventory
-    mask = np.zeros(inventory.size, dtype=np.bool_)
-    mask[[inventory.index[name] for name in names if name in inventory.index]] = True
-    return mask[query.rows]
-
-
 def feasible(query: Query) -> node_table.Mask:
     """Return the nodes that are not quarantined for the pod's namespace."""
-    return ~nodes_named(query, (name for name, _ in query.signature.demand.quarantined_nodes))
+    return ~query.nodes_named(name for name, _ in query.signature.demand.quarantined_nodes)
 
 
 def unresolvable(query: Query) -> Iterator[Rejection]:
@@ -34,7 +24,7 @@ def unresolvable(query: Query) -> Iterator[Rejection]:
     for name, why in query.signature.demand.quarantined_nodes:
         by_cause[why].append(name)
     for why, names in sorted(by_cause.items()):
-        yield Rejection(nodes_named(query, names), Reason.QUARANTINED, why)
+        yield Rejection(query.nodes_named(names), Reason.QUARANTINED, why)
 
 
 CONSTRAINT = Constraint(

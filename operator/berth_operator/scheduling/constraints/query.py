@@ -5,6 +5,7 @@ A mask is worked out when the first constraint asks for it, and once.
 
 import copy
 import functools
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
@@ -47,6 +48,14 @@ class Query:
     def node_count(self) -> int:
         """The number of nodes in the query."""
         return self.table.row_count(self.rows)
+
+    def nodes_named(self, names: Iterable[str]) -> node_table.Mask:
+        """Return the nodes that have one of these names."""
+        index = self.inventory.index
+        mask = np.zeros(self.inventory.size, dtype=np.bool_)
+        mask[[index[name] for name in names if name in index]] = True
+        found: node_table.Mask = mask[self.rows]
+        return found
 
     @property
     def matching(self) -> node_table.Mask | None:

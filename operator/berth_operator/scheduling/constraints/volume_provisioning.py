@@ -39,16 +39,9 @@ def _pinned(query: Query, claim: facts.Claim) -> Iterator[Rejection]:
     """Yield the nodes that were not selected, and those on which the volume could not be made."""
     volumes = query.inventory.volumes
     if node := volumes.node_of(claim):
-        yield Rejection(~_rows(query, [node]), Reason.VOLUME_ELSEWHERE, node)
+        yield Rejection(~query.nodes_named([node]), Reason.VOLUME_ELSEWHERE, node)
     if passed := volumes.passed_over.get(claim.key):
-        yield Rejection(_rows(query, sorted(passed)), Reason.VOLUME_FAILED, claim.name)
-
-
-def _rows(query: Query, names: Sequence[str]) -> node_table.Mask:
-    mask = np.zeros(query.inventory.size, dtype=np.bool_)
-    mask[[query.inventory.index[name] for name in names if name in query.inventory.index]] = True
-    found: node_table.Mask = mask[query.rows]
-    return found
+        yield Rejection(query.nodes_named(sorted(passed)), Reason.VOLUME_FAILED, claim.name)
 
 
 # ---------------------------------------------------------------- volumes that exist

@@ -10,13 +10,10 @@ import collections
 import copy
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
-from typing import TypeVar
 
 from berth_operator.scheduling.nodes import facts as nodes
 from berth_operator.scheduling.pods_by_claim import ChangedClaims
 from berth_operator.scheduling.volumes import attached, facts, fitting_volumes, matching
-
-T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -108,9 +105,9 @@ class Volumes:
 
     def _unlist(self, volume: facts.Volume) -> None:
         if volume.claim is not None:
-            _drop(self._meant, volume.claim, volume.name)
+            fitting_volumes.remove_name(self._meant, volume.claim, volume.name)
         elif volume.phase == facts.AVAILABLE:
-            _drop(self._available, volume.storage_class, volume.name)
+            fitting_volumes.remove_name(self._available, volume.storage_class, volume.name)
             self._fitting.remove(volume)
 
     def put_class(self, storage_class: facts.StorageClass) -> None:
@@ -306,11 +303,3 @@ class Volumes:
     def meant_for(self, claim: facts.ClaimKey) -> Iterable[facts.Volume]:
         """Return the volumes that name a claim, and are reserved for no pod."""
         return (self.volumes[one] for one in self._meant.get(claim, ()) if one not in self._reserved)
-
-
-def _drop(names: dict[T, dict[str, None]], key: T, name: str) -> None:
-    """Remove a name from those of a key, if it is there."""
-    if (found := names.get(key)) is not None:
-        found.pop(name, None)
-        if not found:
-            del names[key]
