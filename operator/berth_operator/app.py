@@ -139,7 +139,7 @@ class Operator:
             self._events,
             RateLimiter(self._clock, lower_while_busy(self._binding, **CONDITION_RATE)),
             wall=lease.wall,
-            revised=self._ledger.pod_revised,
+            revised=self._ledger.revisions.see,
             bound=self._bind_log.bound,
         )
 

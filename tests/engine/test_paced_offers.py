@@ -1,6 +1,6 @@
 """A node that improves again and again wakes pods a few times at once, then now and then; nothing is lost."""
 
-from berth_operator.engine import loop, paced_offers
+from berth_operator.engine import loop, paced_wakes
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import decisions
 from berth_operator.scheduling.decisions import ClusterEvent
@@ -24,7 +24,7 @@ def times_woken(ledger: Ledger, now: clock.Clock) -> int:
     for _ in range(FLAPS):
         now.advance(SECONDS / FLAPS)
         flap(ledger)
-        ledger.offers.offer_delayed()
+        ledger.paced_wakes.wake_delayed()
         if ledgers.ready_names(ledger):
             woken += 1
             ledgers.requeue(ledger, "p", ClusterEvent.DEVICE_CHANGED)
@@ -39,7 +39,7 @@ def test_a_flapping_node_wakes_pods_a_few_times_only() -> None:
 
     first, second = times_woken(ledger, now), times_woken(ledger, now)
 
-    assert paced_offers.OFFERS_IN_A_ROW <= first <= paced_offers.OFFERS_IN_A_ROW + 1
+    assert paced_wakes.WAKES_IN_A_ROW <= first <= paced_wakes.WAKES_IN_A_ROW + 1
     assert second == 1
 
 

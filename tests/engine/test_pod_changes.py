@@ -1,14 +1,16 @@
 """Which waiting pods a change of other pods wakes, and what that costs those that look at none."""
 
 import dataclasses
+import functools
 from typing import Final
 from unittest import mock
 
+from berth_operator.engine import paced_wakes
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import decisions, pod_index
 from berth_operator.scheduling.decisions import ClusterEvent
 from berth_operator.scheduling.nodes import facts
-from support import builders, ledgers
+from support import builders, clock, ledgers
 
 WEB: Final = (("app", "web"),)
 SELECTOR: Final = facts.PodSelector((builders.NAMESPACE,), (builders.is_among("app", "web"),))
@@ -16,9 +18,9 @@ TERM: Final = facts.PodTerm(SELECTOR, "zone")
 APART: Final = facts.InterPodRules(anti_affinity=(TERM,))
 
 
-def with_sleeping_pods() -> Ledger:
+def with_sleeping_pods(now: clock.Clock | None = None) -> Ledger:
     """Return a ledger in which one pod waits that keeps apart from others, and one that asks for a card."""
-    ledger = ledgers.with_nodes(1)
+    ledger = ledgers.with_nodes(1, now=now or clock.Clock())
     ledger.pod_bound(builders.hold("w", labels=WEB))
     ledgers.add_waiting(ledger, "apart", 0, demand=builders.demand(inter_pod_rules=APART), labels=WEB)
     ledgers.decide(ledger)
@@ -113,6 +115,40 @@ def test_a_label_by_which_a_pod_there_repels_wakes_whom_it_may_repel() -> None:
 
     assert relabelled(ledger, other="r1") == []
     assert sorted(relabelled(ledger, other="r1", rack="r1")) == ["apart", "plain"]
+
+
+def test_a_node_that_comes_and_goes_wakes_pods_a_few_times_only() -> None:
+    """An agent may write labels for which the Node is not read, and take them back, as often as it likes."""
+    now = clock.Clock()
+    ledger = with_sleeping_pods(now)
+    woken = []
+    for _ in range(paced_wakes.WAKES_IN_A_ROW):
+        for change in (
+            functools.partial(ledger.node_seen, builders.node("n2")),
+            functools.partial(ledger.node_gone, "n2"),
+        ):
+            change()
+            woken += ledgers.ready_names(ledger)
+            ledgers.requeue(ledger, "apart", ClusterEvent.PODS_CHANGED)
+
+    assert woken == ["apart"] * paced_wakes.WAKES_IN_A_ROW
+    assert ledger.paced_wakes.next_due() == now() + paced_wakes.SECONDS_BETWEEN_WAKES
+
+
+def test_labels_that_change_too_often_count_together_in_the_end() -> None:
+    """Of many changes the last is late; it wakes whoever counts by a label that any of them changed."""
+    now = clock.Clock()
+    ledger = with_sleeping_pods(now)
+    for at in range(paced_wakes.WAKES_IN_A_ROW):
+        relabelled(ledger, zone=str(at))
+        ledgers.requeue(ledger, "apart", ClusterEvent.PODS_CHANGED)
+
+    assert relabelled(ledger, zone="late") == []
+    assert relabelled(ledger, zone="late", other="x") == []
+    now.advance(paced_wakes.SECONDS_BETWEEN_WAKES)
+    ledger.paced_wakes.wake_delayed()
+
+    assert ledgers.ready_names(ledger) == ["apart"]
 
 
 def test_a_pod_that_is_charged_otherwise_neither_goes_nor_comes() -> None:

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import pytest
 
+from berth_operator.engine import paced_wakes
 from berth_operator.scheduling.decisions import ClusterEvent, Wait
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.volumes import index
@@ -22,7 +23,7 @@ from scheduling.volume_scenes import (
     feasible,
     told,
 )
-from support import builders, ledgers
+from support import builders, clock, ledgers
 from support import volumes as make
 
 # ---------------------------------------------------------------- pods that wait whatever the nodes are
@@ -209,3 +210,22 @@ def test_the_end_of_the_pod_that_has_the_claim_wakes_the_one_that_waits() -> Non
     ledger.pod_over("uid-first")
 
     assert ledgers.ready_names(ledger) == ["second"]
+
+
+def test_a_claim_that_is_edited_again_and_again_wakes_pods_a_few_times_only() -> None:
+    """Whoever may edit it keeps no other pod from being tried; its last state counts soon."""
+    now = clock.Clock()
+    ledger = ledgers.with_nodes(1, now=now)
+    ledger.pod_waiting(make.using("data"), gated=False)
+    woken = 0
+    for at in range(3 * paced_wakes.WAKES_IN_A_ROW):
+        ledgers.requeue(ledger, "p", ClusterEvent.VOLUME_CHANGED)
+        make.put(ledger.inventory.volumes, make.claim(volume=f"v{at}"))
+        woken += len(ledgers.ready_names(ledger))
+
+    make.put(ledger.inventory.volumes, make.claim("other", volume="v"))
+    now.advance(paced_wakes.SECONDS_BETWEEN_WAKES)
+    ledger.paced_wakes.wake_delayed()
+
+    assert woken == paced_wakes.WAKES_IN_A_ROW
+    assert ledgers.ready_names(ledger) == ["p"]

@@ -159,6 +159,18 @@ def test_nobody_comes_before_more_important_pods_that_were_never_tried() -> None
     assert [name for names in found for name in names] == ["last"]
 
 
+def test_a_label_counts_for_turns_within_its_namespace() -> None:
+    """A burst that others of its namespace are to wait for is decided first, though it came later."""
+    ledger, now = stage(free=True)
+    push_crowd(ledger, "2026-01-02", label=1)
+    wait(ledger, "last", "2026-01-02", of="crowd", label=1)
+    wait(ledger, "minor", "2026-01-01", of="crowd")
+
+    found = [play(ledger, now) for _ in range(6)]
+
+    assert [name for names in found for name in names] == ["last"]
+
+
 def test_namespaces_take_turns() -> None:
     """However many pods of one namespace are new, the first of another is tried in the first round."""
     ledger, now = stage(free=True)

@@ -14,6 +14,7 @@ from berth_operator.engine import (
     given_otherwise,
     hold_states,
     paced_offers,
+    paced_wakes,
     pod_changes,
     pod_revisions,
     ports,
@@ -54,9 +55,10 @@ class Ledger:
         self.backlog = Backlog()
         self.policy = Policy()
         self.wake = asyncio.Event()
-        self.volumes = volume_events.VolumeEvents(self.inventory.volumes, self.backlog, self.wake)
+        self.paced_wakes = paced = paced_wakes.PacedWakes(clock)
+        self.volumes = volume_events.VolumeEvents(self.inventory.volumes, self.backlog, self.wake, paced)
         self.changes = change_log.ChangeLog()
-        self.pod_changes = pod_changes.PodChanges(self.inventory, self.backlog, self.wake)
+        self.pod_changes = pod_changes.PodChanges(self.inventory, self.backlog, self.wake, paced)
         self._clock = clock
         self._states: dict[str, State] = {}
         self.assumed_pods = assumed_pods.AssumedPods(clock)
@@ -66,7 +68,7 @@ class Ledger:
         self.unreadable_pods = unreadable_pods.UnreadablePods(logger)  # Whose own record cannot be read.
         self.given_otherwise = given_otherwise.GivenOtherwise(logger)
         self.suspects = 0  # Agents whose silence proves nothing, as most are silent.
-        self.offers = paced_offers.PacedOffers(self.backlog, self._offer_judge, clock)
+        self.offers = paced_offers.PacedOffers(self.backlog, self._offer_judge, paced)
         self.unadmitted_pods = unadmitted_pods.UnadmittedPods()
 
     def __repr__(self) -> str:
@@ -170,12 +172,6 @@ class Ledger:
                 self.waiting_since[uid] = self._clock()
             self.backlog.push(pod_info)
             self.wake.set()
-
-    def pod_revised(self, uid: str, version: str) -> None:
-        """Record the revision in which a pod without a node was read or written, if it is newer."""
-        known, found = self.revisions.get(uid), pod_revisions.Revision.of(version)
-        if known is not None and found.number > known.number:
-            self.revisions[uid] = found
 
     def _forget_waiting(self, uid: str) -> None:
         self.backlog.remove(uid)

@@ -63,8 +63,8 @@ class Loop:
         # Resume the dry runs by which refused binds are tried again (`bind_refusals`), the binding of volumes
         # (`volume_binder`), and namespaces that were suspended for their slow binds (`slow_namespaces`).
         self.binder.resume_due(started)
-        # Wake pods for the nodes that have improved too often to be offered each time (`paced_offers`).
-        self._ledger.offers.offer_delayed()
+        # Wake pods for what has changed too often to wake them each time.
+        self._ledger.paced_wakes.wake_delayed()
         round_decisions = self._schedule(started)
         self._records.record_round(self._ledger, round_decisions, started=started, ended=self._clock())
         # All binds but those that need a dry run first are assumed before anything is reported, so that
@@ -118,7 +118,7 @@ class Loop:
         ledger, reporter = self._ledger, self.reporter
         dues = (
             ledger.backlog.next_due(),
-            ledger.offers.next_due(),
+            ledger.paced_wakes.next_due(),
             reporter.next_reason_refresh(),
             self.binder.next_due(),
         )

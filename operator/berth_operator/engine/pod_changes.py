@@ -1,28 +1,38 @@
 """What changes for pods that look at other pods: by topology spread, pod affinity and pod anti-affinity.
 
 A pod on any node that comes, goes or changes its labels may let a waiting pod in on another node, and so may
-the taints of a Node, those of its labels that a pod counts by, or the labels of a Namespace.
+the taints of a Node, those of its labels that a pod counts by, or the labels of a Namespace. What a Node does
+is paced, as `paced_wakes` says.
 """
 
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
+from typing import Final
 
+from berth_operator.engine import paced_wakes
 from berth_operator.scheduling import holds, node_offers, pod_index, queued_pods
 from berth_operator.scheduling.backlog import Backlog
 from berth_operator.scheduling.decisions import ClusterEvent
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
 
+NO_LABELS: Final = frozenset[str]()
+
 
 class PodChanges:
     """Wakes the pods that wait for such a change."""
 
-    def __init__(self, inventory: Inventory, backlog: Backlog, wake: asyncio.Event) -> None:
+    def __init__(
+        self, inventory: Inventory, backlog: Backlog, wake: asyncio.Event, paced: paced_wakes.PacedWakes
+    ) -> None:
         self._inventory = inventory
         self._backlog = backlog
         self._wake = wake
+        self._paced = paced
         self._replacing = False
+        # Of nodes for which no pod was woken yet.
+        self._changed_labels: dict[str, node_offers.ChangedLabels] = {}
 
     def pod_changed(self, before: holds.Hold | None, after: holds.Hold | None) -> None:
         """Wake the pods that a pod may help that comes, goes or looks otherwise; None: it is not there."""
@@ -48,9 +58,17 @@ class PodChanges:
     def node_changed(self, before: facts.Node | None, after: facts.Node | None) -> None:
         """Wake those for whom pods have to be counted otherwise because of a node."""
         labels = node_offers.changed_labels(before, after)
+        if labels == NO_LABELS or (node := after or before) is None:
+            return
+        earlier = self._changed_labels.get(node.name, NO_LABELS)
+        self._changed_labels[node.name] = None if labels is None or earlier is None else earlier | labels
+        self._paced.wake(("pods are counted otherwise", node.name), lambda: self._count_anew(node.name))
+
+    def _count_anew(self, node: str) -> None:
+        labels = self._changed_labels.pop(node)
         if labels is None:
             self._wake_waiting(self._looks_at_pods)
-        elif labels:
+        else:
             repelled = not labels.isdisjoint(self._inventory.pods.repelling_keys)
             self._wake_waiting(lambda pod_info: repelled or _counts_by(pod_info.demand, labels))
 

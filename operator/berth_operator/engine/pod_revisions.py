@@ -35,6 +35,12 @@ class PodRevisions(dict[str, Revision]):
         super().__setitem__(uid, revision)
         self.changed.add(uid)
 
+    def see(self, uid: str, text: str) -> None:
+        """Record the revision in which a pod without a node was read or written, if it is newer."""
+        known, found = self.get(uid), Revision.of(text)
+        if known is not None and found.number > known.number:
+            self[uid] = found
+
     def remove(self, uid: str) -> None:
         """Forget a pod."""
         self.pop(uid, None)

@@ -1,13 +1,15 @@
 """The part of the ledger that follows claims, PersistentVolumes and storage.
 
-A change wakes the pods that wait with a claim that it is about, and those binds that wait for it.
+A change wakes the pods that wait with a claim that it is about, now or soon (`paced_wakes`), and at once
+those binds that wait for it.
 """
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import Iterable, Iterator
 
-from berth_operator.engine import pod_revisions
+from berth_operator.engine import paced_wakes, pod_revisions
 from berth_operator.scheduling.backlog import Backlog
 from berth_operator.scheduling.pods_by_claim import ChangedClaims
 from berth_operator.scheduling.volumes import facts, index
@@ -16,19 +18,33 @@ from berth_operator.scheduling.volumes import facts, index
 class VolumeEvents:
     """Applies events to the volumes of an inventory, and wakes those who wait for them."""
 
-    def __init__(self, volumes: index.Volumes, backlog: Backlog, wake: asyncio.Event) -> None:
+    def __init__(
+        self, volumes: index.Volumes, backlog: Backlog, wake: asyncio.Event, paced: paced_wakes.PacedWakes
+    ) -> None:
         self.volumes = volumes
         self._backlog = backlog
         self._wake = wake
+        self._paced = paced
         self._waiting: dict[facts.ClaimKey, dict[asyncio.Event, None]] = {}
         volumes.on_change = self._changed
 
     def _changed(self, claims: ChangedClaims) -> None:
-        self._backlog.volumes_changed(claims)
+        if self._backlog:
+            self._wake_pods(claims)
         self._wake.set()
         for key in list(self._waiting) if claims is None else claims:
             for event in self._waiting.get(key, ()):
                 event.set()
+
+    def _wake_pods(self, claims: ChangedClaims) -> None:
+        if claims is None:
+            self._paced.wake("any claim has changed", lambda: self._backlog.volumes_changed(None))
+        else:
+            for key in claims:
+                self._paced.wake(
+                    ("a claim has changed", key),
+                    functools.partial(self._backlog.volumes_changed, frozenset((key,))),
+                )
 
     @contextlib.contextmanager
     def following(self, claims: Iterable[facts.ClaimKey]) -> Iterator[asyncio.Event]:

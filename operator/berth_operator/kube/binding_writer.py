@@ -158,7 +158,7 @@ class BindingWriter:
         """Return the state of a pod without a node; the server binds no pod that is being deleted."""
         if pod.metadata.deletion_timestamp:
             return ports.Gone()
-        self._ledger.pod_revised(pod.metadata.uid, pod.metadata.resource_version)
+        self._ledger.revisions.see(pod.metadata.uid, pod.metadata.resource_version)
         return ports.Unbound(same=pods.pod_info(pod) == pod_info, version=pod.metadata.resource_version)
 
 

@@ -22,6 +22,7 @@ from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.policy import Policy
 
 Left = Mapping[str, int]
+ChangedLabels = frozenset[str] | None  # None: perhaps all.
 NOTHING: Final[Left] = {}
 UNCHANGED: Final = Policy()
 
@@ -185,10 +186,10 @@ def better_cards(before: node_info.Cards, after: node_info.Cards) -> bool:
     return not same or any(map(_better_card, old.cards, new.cards))
 
 
-def changed_labels(before: facts.Node | None, after: facts.Node | None) -> frozenset[str] | None:
+def changed_labels(before: facts.Node | None, after: facts.Node | None) -> ChangedLabels:
     """Return the labels of a node by which pods may have to be counted otherwise than before.
 
-    None stands for all: the node came or went, or has other taints.
+    All may have: where the node came or went, or has other taints.
     """
     if before is None or after is None:
         return frozenset() if before is after else None

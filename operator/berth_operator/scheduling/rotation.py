@@ -22,7 +22,8 @@ from typing import Final
 from berth_operator.scheduling import queue_order, queued_pods, queues
 from berth_operator.scheduling.queued_pods import Entry, SortKey
 
-Rank = tuple[int, int, queue_order.Order]  # Priority, turns had, and then in order.
+# Within a namespace: the priority, what a label adds there, the turns had, and then in order.
+Rank = tuple[int, int, int, queue_order.Order]
 Before = Callable[[SortKey], frozenset[str] | None]
 
 KEPT_ACTIVE_SECONDS: Final = 0.5
@@ -182,7 +183,7 @@ class Rotation:
         self._new.clear()
 
     def _rank(self, entry: Entry) -> None:
-        rank = entry.order[0], entry.turns, entry.order
+        rank = entry.order[0], -entry.extra, entry.turns, entry.order
         self._ranks.push(entry.pod_info.namespace, rank, entry.ticket, entry.pod_info.uid)
 
     def each(
