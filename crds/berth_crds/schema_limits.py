@@ -65,7 +65,7 @@ LONGEST_SELECTOR: Final = 256
 LONGEST_COMMAND: Final = 63  # Of a process.
 
 LARGEST_MINOR: Final = 2**31 - 1
-LARGEST_MEMORY: Final = 2**63 - 1
+LARGEST_MEMORY: Final = 2**50  # Bytes of one device; none comes near, and sums of many stay within 64 bits.
 LARGEST_XID: Final = 65535
 LARGEST_NUMA_NODE: Final = 1023
 LARGEST_MODULE_ID: Final = 1023

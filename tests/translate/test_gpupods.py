@@ -70,7 +70,7 @@ FAULTS: dict[str, tuple[wire.GpuPod, str]] = {
     ),
     "memory below nothing": (
         of(held(wire.HeldCard("GPU-n1-0", 0, "gpu", 100, -5))),
-        f"containers.main.gpu[0].memory: expected 0 to {2**63 - 1}, found -5",
+        f"containers.main.gpu[0].memory: expected 0 to {2**50}, found -5",
     ),
     "no uuid": (
         of(held(wire.HeldCard("", 0, "gpu", 100, 5))),

@@ -21,7 +21,6 @@ from berth_operator.translate import refusals
 from berth_operator.translate.resources import ContainerAmounts, RequestedAmount
 
 WHOLE: Final = requests.WHOLE
-MAX_MEMORY: Final = 2**50  # Bytes; no card comes near.
 
 ResourceAmounts = Mapping[str, RequestedAmount]
 Asks = tuple[requests.Ask, ...]
@@ -188,7 +187,7 @@ def _memory(amount: RequestedAmount, count: int) -> int:
     if amount.value < 0:
         refusals.refuse(f"{amount.place}: {amount.text} is not an amount of memory")
     each = -(-amount.value.numerator // (amount.value.denominator * count))
-    if each > MAX_MEMORY:
+    if each > schema_limits.LARGEST_MEMORY:
         hint = _as_counted(amount, each)
         refusals.refuse(f"{amount.place}: {amount.text} is more memory than any card has{hint}")
     return each

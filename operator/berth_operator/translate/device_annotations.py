@@ -18,7 +18,7 @@ from berth_crds.vocabulary import DeviceType, PartitionChoice, Scope, ScopePolic
 from berth_operator.scheduling.decisions import Refusal
 from berth_operator.scheduling.devices import patterns, requests
 from berth_operator.translate import converters, label_selectors, pod_limits, quantities, raw, refusals
-from berth_operator.translate.container_asks import MAX_MEMORY, Mode
+from berth_operator.translate.container_asks import Mode
 from berth_operator.translate.refusals import RefusalError
 
 UNSERVED: Final = (names.GANG, names.GANG_SIZE)
@@ -178,13 +178,13 @@ def _as_reported(uuid: str) -> str:
 
 def _memory(place: str, text: str) -> int:
     memory = _amount(text)
-    if not 0 < memory <= MAX_MEMORY:
+    if not 0 < memory <= schema_limits.LARGEST_MEMORY:
         refusals.refuse(f"{place}: {refusals.shown(text)} is not an amount of memory, such as 40Gi")
     return memory
 
 
 def _bandwidth(place: str, text: str) -> int:
-    if not 0 < (bandwidth := _amount(text)) <= MAX_MEMORY:
+    if not 0 < (bandwidth := _amount(text)) <= schema_limits.LARGEST_MEMORY:
         refusals.refuse(
             f"{place}: {refusals.shown(text)} is not a bandwidth in bytes a second, such as 400Gi"
         )
@@ -193,7 +193,7 @@ def _bandwidth(place: str, text: str) -> int:
 
 def _memory_of_node(place: str, text: str) -> int:
     memory = _amount(text)
-    if not 0 < memory <= MAX_MEMORY * schema_limits.MOST_DEVICES:
+    if not 0 < memory <= schema_limits.LARGEST_MEMORY * schema_limits.MOST_DEVICES:
         refusals.refuse(f"{place}: {refusals.shown(text)} is not an amount of memory, such as 160Gi")
     return memory
 
