@@ -29,6 +29,9 @@ class PacedWakes:
 
         Of the calls for the same thing that come too soon only one is made.
         """
+        oldest = next(iter(self._delayed), None)
+        if oldest is not None and self._free_at(oldest) <= self._clock():
+            self.wake_delayed()  # Where nobody leads, there are no rounds that make the delayed calls.
         if changed in self._delayed or self._free_at(changed) > self._clock():
             self._delayed[changed] = call
         else:

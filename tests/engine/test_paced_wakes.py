@@ -1,0 +1,51 @@
+"""Calls for the same thing are made a few times in a row, and then now and then; none is lost."""
+
+from berth_operator.engine import paced_wakes
+from support import clock
+
+ALL_AT_ONCE = paced_wakes.WAKES_IN_A_ROW
+PAUSE = paced_wakes.SECONDS_BETWEEN_WAKES
+
+
+def stage() -> tuple[paced_wakes.PacedWakes, clock.Clock, list[str]]:
+    """Return wakes without a past, their clock, and the calls that they make."""
+    now = clock.Clock()
+    return paced_wakes.PacedWakes(now), now, []
+
+
+def test_of_calls_that_come_too_soon_the_last_is_made() -> None:
+    """It says what is true by then."""
+    paced, now, made = stage()
+    for at in range(ALL_AT_ONCE + 3):
+        paced.wake("a", lambda at=at: made.append(str(at)))  # type: ignore[misc]
+
+    now.advance(PAUSE)
+    paced.wake_delayed()
+
+    assert made == [*map(str, range(ALL_AT_ONCE)), str(ALL_AT_ONCE + 2)]
+    assert paced.next_due() is None
+
+
+def test_who_has_been_quiet_may_come_often_again() -> None:
+    """For each second that nothing changed, one more call is made at once."""
+    paced, now, made = stage()
+    for _ in range(ALL_AT_ONCE):
+        paced.wake("a", lambda: made.append("before"))
+
+    now.advance(3 * PAUSE)
+    for _ in range(ALL_AT_ONCE):
+        paced.wake("a", lambda: made.append("after"))
+
+    assert made.count("after") == 3
+
+
+def test_what_is_late_is_not_kept_where_nobody_leads() -> None:
+    """A replica that stands by makes no rounds: it makes the late calls when others come."""
+    paced, now, made = stage()
+    for thing in range(100):
+        for _ in range(ALL_AT_ONCE + 1):
+            paced.wake(thing, lambda: made.append("a"))
+        now.advance(PAUSE)
+
+    assert len(paced._delayed) == 1
+    assert len(made) == 100 * (ALL_AT_ONCE + 1) - 1
