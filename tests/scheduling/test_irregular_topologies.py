@@ -84,7 +84,7 @@ def test_a_node_that_takes_all_the_time_is_asked_last(monkeypatch: pytest.Monkey
 
 def test_a_node_that_answers_in_time_is_asked_in_its_turn_again() -> None:
     """It is searched last only until it has answered, which it does where no other node fits."""
-    last, signature = search_memory.UndecidedNodes(), signatures.of(HARD.request, HARD.demand)
+    last, signature = search_memory.NodesSearchedLast(), signatures.of(HARD.request, HARD.demand)
 
     found = []
     for late in (True, False):
@@ -96,7 +96,7 @@ def test_a_node_that_answers_in_time_is_asked_in_its_turn_again() -> None:
 
 def test_nodes_that_are_searched_last_are_remembered_within_bounds() -> None:
     """However many nodes and signatures there are."""
-    last, count = search_memory.UndecidedNodes(), search_memory.MOST_SIGNATURES + 9
+    last, count = search_memory.NodesSearchedLast(), search_memory.MOST_SIGNATURES + 9
     asked = [signatures.of(HARD.request, builders.demand(cpu)) for cpu in range(count)]
 
     for signature in asked:

@@ -129,6 +129,6 @@ def test_what_was_not_decided_in_time_is_weighed_once(monkeypatch: pytest.Monkey
         assert search.place(shares, builders.demand(), policy=RULES, effort=Effort(expired=bool)) is None
 
     (answer,) = search._cached.values()
-    assert answer.undecided_by_row.total() > tries
+    assert answer.undecided_tries_by_row.total() > tries
     assert answer.reasons_by_class
     assert search._bytes == answer.bytes

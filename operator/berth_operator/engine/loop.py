@@ -20,10 +20,10 @@ LONGEST_WINDOW_SECONDS: Final = 0.01
 DECIDE_SECONDS: Final = 0.02
 SEARCH_SECONDS: Final = 0.01  # The part of DECIDE_SECONDS that one pod may search.
 # The part of DECIDE_SECONDS in which pods are tried in the order of the queue. The rest is for those that
-# would never be reached in this order (`scheduling.rotation`).
+# the time does not reach in this order (`scheduling.rotation`).
 IN_ORDER_SECONDS: Final = 0.01
-# A diagnosis is begun only while 15 ms of this are left (`waiting_reasons.LEAST_SECONDS`), so not where
-# deciding took longer. Each has a time limit of its own.
+# To find out why a pod waits is begun only while `waiting_reasons.LEAST_SECONDS` of this are left, so only
+# where deciding was quick. Each explanation has a time limit of its own.
 ROUND_SECONDS: Final = 0.03
 
 
@@ -63,7 +63,7 @@ class Loop:
         # Resume the dry runs by which refused binds are tried again (`bind_refusals`), the binding of volumes
         # (`volume_binder`), and namespaces that were suspended for their slow binds (`slow_namespaces`).
         self.binder.resume_due(started)
-        # Wake pods for what has changed too often to wake them each time.
+        # Make the wakes that were put off because the same thing had changed too often.
         self._ledger.paced_wakes.wake_delayed()
         round_decisions = self._schedule(started)
         self._records.record_round(self._ledger, round_decisions, started=started, ended=self._clock())
@@ -73,7 +73,9 @@ class Loop:
             (decision for decision, _ in round_decisions), until=started + ROUND_SECONDS
         )
         if round_decisions:
-            self._ledger.wake.set()  # The next round follows at once: this one may not have tried all.
+            # The next round follows at once: this one may not have tried all. Where nothing was decided, pods
+            # that are still active are due at once all the same (`Backlog.next_due`).
+            self._ledger.wake.set()
 
     def _schedule(self, started: float) -> list[decision_records.RoundDecision]:
         """Decide for the pods that are due, as far as time allows, and start to bind those that fit."""

@@ -8,8 +8,9 @@ changes `leaseTransitions`; holder and transitions together are the term that ea
 
 Each write also carries what the next leader has to know (`kube.lease_notes`). It reads that from the
 very revision that it replaces, so that nothing can be added in between. What a person changed in the
-Lease is put right by the next renewal, or ends the leadership. What else begins and ends with a term is
-in `app`; how long the periods are, in `settings`.
+Lease is put right by the next renewal, or ends the leadership. What follows when it is lost is in
+`leadership` (`exit_lost`); what else begins and ends with a term is in `app`; how long the periods are, in
+`settings`.
 """
 
 import asyncio

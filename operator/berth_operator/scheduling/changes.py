@@ -32,9 +32,7 @@ class Scenario:
     request: requests.DeviceRequest
     demand: nodes.NodeDemand
     node: nodes.Node = NO_NODE
-    device: device_facts.Device | None = (
-        None  # Without devices that belong to other nodes (`NodeInfo.own_cards`).
-    )
+    device: device_facts.Device | None = None  # As `NodeInfo.device_after_claims`.
     agent_not_ready: bool = False  # Whether it is silent or unknown: then it gets no pod with devices.
     holds: tuple[Hold, ...] = ()
     quarantine: str = ""  # Why its kubelet gets no pod for a time.

@@ -14,11 +14,11 @@ pods with the same can be placed alike. Its `need` sums the request up in number
 needs a `device search` where these do not tell whether a node fits: then combinations of the node's devices
 are tried (`search`).
 
-Pods are tried in order. Those that would never be reached in this order are tried in the last part of the
-round (`rotation`). Nodes that have gained room, or have come to suit a pod, since that pod was tried are
-reserved for it. A pod that is tried out of order takes no node that is reserved for a pod before it in the
-queue. A pod that might fit only on reserved nodes stays active and is tried again. A namespace is
-suspended while its binds take long at the API server: its pods are skipped.
+Pods are tried in order. Those that the time of a round does not reach in this order are tried out of order,
+in the last part of the round (`rotation`). A node that gains room, or comes to suit a waiting pod, after the
+pod's last try is reserved for it until its next try. A pod that is tried out of order takes no node that is
+reserved for a pod before it in the queue. A pod that might fit only on reserved nodes stays active and is
+tried again. A namespace is suspended while its binds take long at the API server: its pods are skipped.
 """
 
 import dataclasses
@@ -49,8 +49,8 @@ from berth_operator.scheduling.search import Search
 STEPS_PER_ROUND: Final = 5_000
 STEPS_PER_POD: Final = 2_000
 # Signatures for which no node was found in this round, perhaps for lack of effort: the next pod with the same
-# signature waits for the same reasons. If the search of the first was cut short, so that it is put after all
-# others, so is this.
+# signature waits for the same reasons. If the search of the first was cut short, so that it is demoted, the
+# next one is demoted, too.
 UnschedulableSignatures = dict[signatures.Signature, decisions.Wait]
 NodeNames = frozenset[str]
 NO_NODES: Final[NodeNames] = frozenset()
@@ -69,7 +69,8 @@ class RoundDeadlines:
     """How long a round may decide: until `ends` by the clock, and `seconds_per_search` for one pod's search.
 
     The time of a search excludes filtering and scoring, which take longer the more nodes there are. From
-    `out_of_order_from` on the rest of the round goes to pods that are rarely tried (`rotation`).
+    `out_of_order_from` on pods are tried out of order (`rotation`); what they leave of the round goes on in
+    order.
     """
 
     clock: Callable[[], float]
@@ -118,15 +119,15 @@ def schedule(
 ) -> Iterator[decisions.Decision]:
     """Yield the decisions for the pods that are to be tried, one after another.
 
-    1. Take the active pods in order, and in the last part of the round pods that are rarely tried.
+    1. Take the active pods in order, and in the last part of the round some out of order.
     2. Reject what cannot be served.  3. Find a placement, or the reasons why there is none.  4. Go on when
     the caller has charged it. If too little effort is left for a pod's search, it is tried in the next round.
     """
     search.inventory.refresh_supply()  # The totals of the cluster, on which scores depend.
     if not backlog:
         return
-    # What strategies learn from all pods is worked out now and remembered by the inventory: else the search
-    # of the first pod would pay for it.
+    # The model of the workload, on which scores depend, is made now and remembered by the inventory: else the
+    # search of the first pod would pay for it.
     _ = search.inventory.workload_model()
     unschedulable: UnschedulableSignatures = {}
     deadlines = limits.deadlines
@@ -154,7 +155,7 @@ def schedule(
 def _pods_to_try(
     backlog: Backlog, now: float, limit: int, deadlines: RoundDeadlines | None
 ) -> Iterator[PodToTry]:
-    """Yield the active pods in order. If not all were tried, those that rarely are come next."""
+    """Yield the active pods in order; if not all were tried, some out of order, and then on in order."""
     done: set[str] = set()
     active = backlog.active(now, limit)
     next_in_order = None
@@ -171,7 +172,7 @@ def _pods_to_try(
             return
         done.add(pod_info.uid)
         yield PodToTry(pod_info, in_order=False, reserved_for_others=reserved)
-    # Where the rarely tried pods left some time, the round goes on in order: `active` is an iterator.
+    # Where those left some time, the round goes on in order: `active` is an iterator.
     for pod_info in itertools.chain([next_in_order] if next_in_order else [], active):
         if pod_info.uid not in done:
             yield PodToTry(pod_info)
@@ -217,7 +218,10 @@ def simulate(
     *,
     limit: int = DEFAULT_LIMITS.pods_in_order,
 ) -> list[decisions.Decision]:
-    """Return the decisions for the pods that are to be tried; what was charged for them is released again."""
+    """Return the decisions for the pods that are to be tried; what was charged for them is released again.
+
+    Nothing is sent anywhere: this is for clusters in files (`simulation`) and for tests.
+    """
     found: list[decisions.Decision] = []
     charged: list[str] = []
     try:
@@ -251,11 +255,24 @@ def place_or_count_reasons(
         )
         if placement is not None:
             return decisions.Bind(pod_info.uid, placement)
+    return _count_reasons(search, pod_info, signature, policy, unschedulable, effort)
+
+
+def _count_reasons(
+    search: Search,
+    pod_info: queued_pods.PodInfo,
+    signature: signatures.Signature,
+    policy: Policy,
+    unschedulable: UnschedulableSignatures,
+    effort: Effort,
+) -> decisions.Wait:
+    """Return why a pod waits that was searched for in vain; counted once in a round for each signature."""
+    if signature not in unschedulable:
         counts = reason_counts.count(search.inventory, signature, search.reasons_by_row(signature, policy))
         awaited = decisions.awaited_events(counts)
-        # None means that only time is missing; an empty set that no event would help.
+        # None: some node was not searched to the end, so the pod is tried again after a pause.
         if signature.demand.claims and awaited is not None:
-            # Whatever refuses it now: with another volume it may suit other nodes.
+            # Whatever the reasons are: a volume that has changed may make other nodes suit the pod.
             awaited |= {decisions.ClusterEvent.VOLUME_CHANGED}
         unschedulable[signature] = decisions.Wait(pod_info.uid, counts, awaited, cut_short=effort.cut_short)
     wait = unschedulable[signature]
@@ -288,8 +305,7 @@ def _decide(
         searched_all = signature.need.filters_suffice or not effort.cut_short
         if searched_all and search.might_fit(signature, policy, reserved_for_others):
             return None
-    # Where no nodes are reserved, the pod is placed here. Else only the reasons are counted: the other nodes
-    # refuse it, and the reserved ones would too or there is no effort left to search them.
+        return _count_reasons(search, pod_info, signature, policy, unschedulable, effort)
     return place_or_count_reasons(search, pod_info, policy, unschedulable, effort)
 
 

@@ -215,7 +215,7 @@ class Wait:
 
     uid: str
     counts: tuple[Count, ...]
-    awaited: AwaitedEvents | None  # None: it may be tried again after a pause.
+    awaited: AwaitedEvents | None  # None: it may be tried again after a pause. Empty: no event would help.
     cut_short: bool = False
 
 

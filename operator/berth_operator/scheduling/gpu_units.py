@@ -87,7 +87,7 @@ def _by_gpu_name(request: requests.DeviceRequest, demand: facts.NodeDemand) -> b
     need = request.need
     if not need.whole or need.shares or need.instances or need.replicas:
         return False
-    if request.grouping.bound or request.conditions.least_memory:
+    if request.grouping.restricts_sets or request.conditions.least_memory:
         return False
     asked = dict(demand.device_resources)
     cards = asked.keys() - device_types.BY_RESOURCE.keys()

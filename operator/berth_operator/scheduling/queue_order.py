@@ -1,7 +1,8 @@
 """The order in which waiting pods are tried: their sort keys, and what labels change within a namespace.
 
 In this order `backlog` yields the pods that may be tried now, those that were demoted last, and `rotation`
-those that would never be reached.
+those that the time of a round does not reach. What a label adds to a priority is in `queued_pods`
+(`PodInfo.order`, `Entry.extra`).
 
 First comes the higher priority, then the older pod, then the first by name.
 

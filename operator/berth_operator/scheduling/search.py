@@ -3,12 +3,13 @@
 All nodes are filtered and scored at once in numpy; then the allocator chooses devices on the best node. The
 scores of a signature are remembered, and for the next pod with the same signature only the nodes that changed
 since are scored again, however many there are. What a pod requires of other pods depends on all nodes, so it
-is asked anew each time, and nodes that refuse for it are hidden. Scores are kept by position, which is a
-node's place in the order of names: of equal ones the first by name wins.
+is asked anew each time, and nodes that refuse because of it are left out of that search (`hide`). A row is a
+node's line in `node_table`, a position its place in the order of names. Scores are kept by position: of equal
+ones the first by name wins.
 
-The best node is found by the strategy, which looks at devices, and by preferences, as for nodes that have the
-pod's images. A node's Device lists all its devices. How a pod's devices belong together is its grouping; a
-scope is how near they must be: by NVLink, a PCIe switch or a NUMA node.
+The best node is found by the strategy, which looks at devices, and by preferences, such as for nodes that
+have the pod's images. A node's Device lists all its devices. How a pod's devices belong together is its
+grouping; a scope is how near they must be: by NVLink, a PCIe switch or a NUMA node.
 
 A device search is the part that tries combinations of the devices of one node (`devices.packing`). Few pods
 need one, because for most the filters tell all (`Need.filters_suffice`). It has limits of steps and time: a
@@ -62,7 +63,7 @@ class Search:
         self._cached: collections.OrderedDict[signatures.Signature, search_memory.CachedScores] = (
             collections.OrderedDict()
         )
-        self._undecided_nodes = search_memory.UndecidedNodes()
+        self._searched_last = search_memory.NodesSearchedLast()
         self._bytes = 0  # Of all cached scores, roughly.
 
     def place(
@@ -77,20 +78,21 @@ class Search:
     ) -> decisions.Placement | None:
         """Return the best node and devices, on a node that is not `excluded`; None if no node fits.
 
-        Preferred scopes of the pod's devices are tried first (`scopes.preferred`), then the request as it is,
-        then what it means on nodes of other gpu units. Once `effort` is used up, the nodes that were not
-        searched are left to the next call: those that refused are not searched again until they change.
-        `signature` is made of request and demand; a caller that has it passes it on.
+        Preferred scopes of the pod's devices are tried first (`scopes.preferred_groupings`), then the request
+        as it is, then what it means on nodes of other gpu units. Once `effort` is used up, the nodes that
+        were not searched are left to the next call: those that refused are not searched again until they
+        change. `signature` is made of request and demand; a caller that has it passes it on.
         """
         effort = Effort() if effort is None else effort
         signature = signature or signatures.of(request, demand)
-        preferred_groupings = tuple(scopes.preferred(request.grouping))
-        # These groupings are not tried where the request means something else.
-        elsewhere = self._nodes_where_it_means_another(signature) if preferred_groupings else ()
-        excluded_here = [*excluded, *elsewhere]
+        preferred_groupings = tuple(scopes.preferred_groupings(request.grouping))
+        # A request with a required grouping means the same on all nodes (`gpu_units`). So the filters would
+        # let it on nodes where nvidia.com/gpu asks for something else: here these are excluded by name.
+        of_other_units = self._nodes_of_other_gpu_units(signature) if preferred_groupings else ()
+        all_excluded = [*excluded, *of_other_units]
         for grouping in preferred_groupings:
-            one = signatures.of(dataclasses.replace(request, grouping=grouping), demand)
-            if (found := self._place(one.request, one, policy, effort, excluded_here)) is not None:
+            stricter = signatures.of(dataclasses.replace(request, grouping=grouping), demand)
+            if (found := self._place(stricter.request, stricter, policy, effort, all_excluded)) is not None:
                 return found
         if (found := self._place(request, signature, policy, effort, excluded)) is not None:
             return found
@@ -98,7 +100,7 @@ class Search:
         found_elsewhere = (self._place(one.request, one, policy, effort, excluded) for one in by_unit)
         return next(filter(None, found_elsewhere), None)
 
-    def _nodes_where_it_means_another(self, signature: signatures.Signature) -> Iterator[str]:
+    def _nodes_of_other_gpu_units(self, signature: signatures.Signature) -> Iterator[str]:
         """Yield the nodes whose gpu unit gives the request another meaning."""
         inventory = self.inventory
         meant = gpu_units.nodes_meant(inventory.table, inventory.all_rows, signature)
@@ -147,11 +149,13 @@ class Search:
         excluded: Collection[str],
     ) -> decisions.Placement | None:
         cached = self._current_scores(signature, policy)
-        # Three passes, each only if none before found a node. First: nodes that were not undecided when last
-        # searched. Second: those that were, and have changed since. Third: those that were and have not
-        # changed; they are scored again for it, `search_memory.MOST_RETRIES` times at most.
-        rows_for_third_pass = set(cached.rows_to_retry()) if cached.undecided_by_row else set[int]()
-        undecided_before = self._undecided_nodes.of(signature)
+        # Three passes, each only if none before found a node. The nodes that were undecided when last
+        # searched are in `_searched_last`, by name: the first pass hides them. The second shows them again,
+        # and searches those that have changed since. Those that have not changed still have the score
+        # INFEASIBLE, and are in `cached.undecided_tries_by_row`: they are scored again for the third pass,
+        # so that it searches them too, `search_memory.MOST_RETRIES` times at most.
+        rows_for_third_pass = set(cached.rows_to_retry()) if cached.undecided_tries_by_row else set[int]()
+        undecided_before = self._searched_last.of(signature)
         hiding = bool(excluded) or signature.demand.inter_pod_rules is not None
         positions_to_hide = self._positions_to_hide(signature, excluded) if hiding else NO_POSITIONS
         excluded_scores = cached.hide(positions_to_hide) if positions_to_hide.size else None
@@ -202,19 +206,20 @@ class Search:
                 first_slot = int(cached.slot[best]) if cached.has_slots else None
                 found = _allocate(view, request, first_slot, effort)
                 if not isinstance(found, allocator.Shortfall):
-                    self._undecided_nodes.note(signature, info.name, undecided=False)
+                    self._searched_last.note(signature, info.name, undecided=False)
                     placement = decisions.Placement(info.name, found, isolation=view.device.isolation)
                     return placement, failed_searches
                 failed_searches += 1
-                if _pod_effort_ran_out(signature, effort, failed_searches):
+                if _left_to_next_round(signature, effort, failed_searches):
                     break
                 reason = found.reason, found.detail
                 undecided = found.reason is decisions.Reason.UNDECIDED
-                self._undecided_nodes.note(signature, info.name, undecided=undecided)
+                self._searched_last.note(signature, info.name, undecided=undecided)
                 cached.remember(equivalence_class, reason)
             # The node is not searched again until it changes, or by the third pass if it is undecided.
+            # Without a limit of time another try would end at the same step.
             if reason[0] is decisions.Reason.UNDECIDED and effort.has_time_limit:
-                cached.undecided_by_row[info.row] += 1
+                cached.undecided_tries_by_row[info.row] += 1
             cached.score[best] = search_memory.INFEASIBLE
             cached.reasons_by_row[info.row] = reason
             self._update_bytes(cached)
@@ -272,8 +277,8 @@ class Search:
             while len(self._cached) > 1 and self._over_memory_limit:
                 self._forget(next(iter(self._cached)))
         elif changed:
-            for row in changed if cached.undecided_by_row else ():
-                del cached.undecided_by_row[row]
+            for row in changed if cached.undecided_tries_by_row else ():
+                del cached.undecided_tries_by_row[row]
             self._score_rows(cached, _rows(set(changed)))
         self._cached.move_to_end(signature)
         return cached
@@ -333,10 +338,10 @@ class Search:
         )
         if preferences := node_preferences.names_for_signature(inventory, signature, policy.preferences):
             cached.preferences, cached.feasible = preferences, np.zeros(size, dtype=np.bool_)
-            per_node = node_preferences.names_per_node(preferences)
+            per_node = node_preferences.names_that_depend_on_the_node_alone(preferences)
             cached.raw_scores = {name: np.zeros(size) for name in per_node}
         if signatures.needs_free_memory(signature) or node_scores.weighs_load(signature, policy):
-            cached.load_log_version = 0  # They depend on the measured load.
+            cached.load_log_version = 0  # The scores depend on the measured load, so this is not None.
         if size:
             self._score_rows(cached, slice(0, size))
         return cached
@@ -374,12 +379,12 @@ def _rows(changed: set[int]) -> node_table.Rows:
     return np.array(sorted(changed), dtype=np.int64)
 
 
-def _pod_effort_ran_out(signature: signatures.Signature, effort: Effort, failed_searches: int) -> bool:
-    """Whether the pod's effort ran out during this search.
+def _left_to_next_round(signature: signatures.Signature, effort: Effort, failed_searches: int) -> bool:
+    """Whether the pod's effort ran out during the search of a node, which the next round searches again.
 
-    Then nothing is remembered of the node, and the next round searches it again. If only the node's own part
-    of the effort ran out, the node is undecided instead. The first node is undecided as well if it took all
-    the time: otherwise each round would begin with it and search no other.
+    Then nothing is remembered of the node. If only the node's own part of the effort ran out, the node is
+    undecided instead. The first node is undecided as well if it took all the time: otherwise each round would
+    begin with it and search no other.
     """
     took_all_time = failed_searches == 1 and effort.out_of_time
     return effort.cut_short and not signature.need.filters_suffice and not took_all_time

@@ -61,13 +61,13 @@ class CachedScores:
         default_factory=dict
     )  # Of nodes that were searched.
     reasons_by_class: dict[Hashable, NodeReason] = dataclasses.field(default_factory=dict)
-    # How many searches of a node have ended undecided since it changed.
-    undecided_by_row: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
+    # How often the search of a node has ended undecided since the node changed.
+    undecided_tries_by_row: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
     counted_bytes: int = 0  # Bytes, when the search last counted them.
 
     def rows_to_retry(self) -> list[int]:
         """Return the nodes whose search ended undecided, but no more often than `MOST_RETRIES`."""
-        return [row for row, tries in self.undecided_by_row.items() if tries <= MOST_RETRIES]
+        return [row for row, tries in self.undecided_tries_by_row.items() if tries <= MOST_RETRIES]
 
     def remember(self, equivalence_class: Hashable, reason: NodeReason) -> None:
         """Remember a refusal for all of a node's equivalence class; for few classes, since each is large."""
@@ -104,7 +104,7 @@ class CachedScores:
         return BYTES_PER_TERM * self.signature.size + per_node * len(self.score) + reasons
 
 
-class UndecidedNodes:
+class NodesSearchedLast:
     """Which nodes were undecided when they were last searched: the next time they are searched last.
 
     Unlike scores this outlasts changes of a node. Otherwise a node whose devices are hard to search

@@ -17,7 +17,7 @@ from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 
 
 def after_claims(published: device_facts.Device, lost: frozenset[str]) -> device_facts.Device:
-    """Return a Device without the cards that belong to another node, as far as they could be given out."""
+    """Return a Device in which the cards that another node owns have a trouble, where they had none."""
     if not lost:
         return published
 
@@ -98,7 +98,7 @@ def _by_name(device: device_facts.Device) -> Mapping[str | int, PhysicalDevice]:
 
 
 def _without_types(device: device_facts.Device, types: frozenset[str]) -> device_facts.Device:
-    """Return a Device without the devices of these types, as far as they could be given out."""
+    """Return a Device in which the devices of these types have a trouble, where they had none."""
     if not types:
         return device
     others = tuple(

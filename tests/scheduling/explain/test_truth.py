@@ -70,9 +70,7 @@ def test_reason_is_true_of_its_node(inventory: Inventory, pod: queued_pods.PodIn
         state = _state(info) if pod.request else None
         if place is not None or finding.reason in node_survey.NODE_OBJECT_REASONS:
             assert (finding.reason, finding.detail) == place
-        elif state is not None or (
-            finding.reason in node_survey.NO_DEVICES_REASONS and not finding.never_fits
-        ):
+        elif state is not None or (finding.reason in node_survey.NO_DEVICE_AT_ALL and not finding.never_fits):
             assert finding.reason is state
         elif finding.reason is Reason.NO_DEVICE:
             assert info.device is not None

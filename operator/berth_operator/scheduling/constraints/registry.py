@@ -1,7 +1,8 @@
 """All constraints, in the order in which nodes are asked for their reasons.
 
 To add one, write its file and name it here. A reason of its own is a new `decisions.Reason`, and stands in
-`decisions.LIFTED_BY` with the events after which pods are tried again.
+`decisions.LIFTED_BY` with the events after which pods are tried again. A fact of nodes that is not known yet
+is a field in `nodes.facts`, which `translate.nodes` reads.
 """
 
 import functools

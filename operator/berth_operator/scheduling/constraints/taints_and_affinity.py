@@ -1,8 +1,8 @@
 """Whether the pod may run on the node: cordon, taints, declared features, node selector, node affinity.
 
 The reasons are made in `node_selection_reasons`: they depend on nothing but the node's name, cordon, labels,
-taints and features, so the inventory remembers them until one of these changes. `obstacles` makes them once
-more for the nodes that `what_if.advice` looks at: all of a node's, not only the first. What relaxations,
+taints and features, so the inventory remembers them until one of these changes. `obstacles`
+returns every reason of one node, not only the first, for `what_if.advice`. What relaxations,
 remedies and gaps are is said in `constraint`.
 """
 
@@ -174,7 +174,7 @@ def obstacles(node: facts.Node, node_selection: facts.NodeSelection) -> dict[cha
 
 
 def relaxations(failed: FailedPlacement) -> Iterator[ProposedChange]:
-    """Yield what would lift the obstacles of the nodes that have the fewest, the most common first."""
+    """Yield what lifts the obstacles of the nodes with the fewest of them, the most common change first."""
     inventory, node_selection = failed.query.inventory, failed.query.signature.demand.node_selection
     counts = inventory.node_selection_reasons(node_selection).obstacle_counts
     rows = sorted(failed.rows_blocked_by_this_alone(), key=lambda row: int(counts[row]))
@@ -183,10 +183,10 @@ def relaxations(failed: FailedPlacement) -> Iterator[ProposedChange]:
     fewest = min((len(one) for one in found if one), default=0)
     counted = collections.Counter(change for one in found if len(one) == fewest for change in one)
     for change, _ in sorted(counted.items(), key=lambda item: (-item[1], item[0].clause())):
-        if not change.node and not (
-            isinstance(change, Tolerate) and change.taint.key.startswith(BUILT_IN_TAINT_PREFIX)
-        ):
-            # Nothing else helps on a node that refuses the pod as a whole.
+        # A taint of Kubernetes' own says that the node is broken: to tolerate it is no advice.
+        is_built_in = isinstance(change, Tolerate) and change.taint.key.startswith(BUILT_IN_TAINT_PREFIX)
+        if not change.node and not is_built_in:
+            # A prerequisite: on a node that refuses the pod as a whole nothing else helps.
             yield ProposedChange([change], is_prerequisite=True)
 
 

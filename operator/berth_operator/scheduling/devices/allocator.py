@@ -4,11 +4,12 @@
 the devices of each container, or why there are none. It reads nothing else and changes nothing: equal
 views and requests give equal answers, in whatever order cards and holds are listed.
 
-Behind it, `conditions` and `verdicts` judge one card for one ask. `packing_problems` makes a
-packing problem of all asks, `packing` solves it exactly, and `preferences` says what is
-preferred (with `mig_slices` for MIG, and `card_sets` and `scopes` for sets of cards); `joint`
-keeps together what must be, and `exclusivity` apart what must not meet. `simple` is the short way
-for most pods. `grants` returns the answer container by container, `shortfalls` why there is none.
+Behind it, `conditions` and `verdicts` judge one card for one ask. `packing_problems` makes a packing problem
+of all asks, `packing` solves it exactly, and `preferences` says what is preferred (with `mig_slices` for MIG,
+and `card_sets` and `scopes` for sets of cards); `joint` keeps together what must be, and `exclusivity` apart
+what must not meet. `simple` is the short way for most pods: a share of one card is on the card that the
+strategy names (`strategies`), if it has room. `grants` returns the answer container by container,
+`shortfalls` why there is none.
 """
 
 from berth_operator.scheduling import decisions

@@ -230,7 +230,7 @@ class Grouping:
     exclusive: tuple[Exclusive, ...] = ()
 
     @property
-    def bound(self) -> bool:
+    def restricts_sets(self) -> bool:
         """Whether cards of a node that would each do may still not do together."""
         narrow = self.required and self.scope not in {None, Scope.NODE}
         alone = bool(self.exclusive) and any(kind == DeviceType.GPU for kind, _ in self.exclusive)
@@ -259,7 +259,8 @@ class DeviceRequest:
     def need(self) -> "Need":
         """Return the request summed up, to filter many nodes at once."""
         asked = tuple((one.asks, one.runs) for one in self.containers)
-        return _need_of(asked, bound=self.grouping.bound, core_limit=self.grouping.core_limit)
+        grouping = self.grouping
+        return _need_of(asked, restricts_sets=grouping.restricts_sets, core_limit=grouping.core_limit)
 
     def __bool__(self) -> bool:
         """Return whether any device is asked for at all."""
@@ -317,7 +318,7 @@ class Need:
 
 
 @functools.lru_cache(maxsize=MOST_REMEMBERED)
-def _need_of(asked: tuple[tuple[Asks, bool], ...], *, bound: bool, core_limit: int) -> Need:
+def _need_of(asked: tuple[tuple[Asks, bool], ...], *, restricts_sets: bool, core_limit: int) -> Need:
     """Sum up what each container asks, and whether it keeps running when the next one starts.
 
     Containers that run together add, the others only raise the maximum.
@@ -338,7 +339,7 @@ def _need_of(asked: tuple[tuple[Asks, bool], ...], *, bound: bool, core_limit: i
         replicas=most.get("replicas", 0),
         replicas_each=max((_sum(of_container).get("replicas", 0) for of_container, _ in asked), default=0),
         other_parts=tuple((kind, most.get(OF_TYPE + kind, 0)) for kind in kinds),
-        filters_suffice=not bound and (not asked or only_ask([one for one, _ in asked]) is not None),
+        filters_suffice=not restricts_sets and (not asked or only_ask([one for one, _ in asked]) is not None),
         core_limit=core_limit,
     )
 

@@ -77,7 +77,7 @@ def narrowest_first(grouping: requests.Grouping) -> tuple[Scope, ...]:
     )
 
 
-def preferred(grouping: requests.Grouping) -> Iterator[requests.Grouping]:
+def preferred_groupings(grouping: requests.Grouping) -> Iterator[requests.Grouping]:
     """Yield the groupings in which a pod would rather have its devices, the most wanted first.
 
     A preferred scope is tried as a required one, then the next wider one. In each of them it is first asked

@@ -25,7 +25,7 @@ from berth_operator.scheduling.devices.search_effort import Effort
 def ask_of(request: requests.DeviceRequest) -> requests.Gpus | None:
     """Return the only ask of a request that needs no search; of whole cards, sets are compared."""
     ask = requests.only_ask([one.asks for one in request.containers])
-    return ask if ask is not None and (ask.whole or not request.grouping.bound) else None
+    return ask if ask is not None and (ask.whole or not request.grouping.restricts_sets) else None
 
 
 def find(

@@ -99,7 +99,7 @@ def _without_single_change(
     (row, obstacles), nearest_ = near[0], explanation.nearest
     if len(obstacles) > 1 or (nearest_ is None and len(explanation.counts) > 1):
         nearest_ = findings.Nearest(survey.node(row).name, *survey.reason(row), (), whys=obstacles)
-    one_or_two = advice.cheapest_one_or_two(survey, [row for row, _ in near], shortfalls)
+    one_or_two = advice.cheapest_of_one_or_two_changes(survey, [row for row, _ in near], shortfalls)
     found = () if one_or_two is None else (one_or_two,)
     return dataclasses.replace(
         explanation, nearest=nearest_, advice=found, cut=survey.budget.exhausted and not found

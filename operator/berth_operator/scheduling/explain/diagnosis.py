@@ -61,7 +61,7 @@ def _diagnosed(
         return dataclasses.replace(
             seen, diagnosed=True, deficits=tuple(resources.deficits(trials.scenario_of(survey, row)))
         )
-    if seen.reason in node_survey.NODE_OBJECT_REASONS | node_survey.NO_DEVICES_REASONS:
+    if seen.reason in node_survey.NODE_OBJECT_REASONS | node_survey.NO_DEVICE_AT_ALL:
         return dataclasses.replace(seen, diagnosed=True)
     seen = dataclasses.replace(seen, withholding_pods=tuple(_withholding(survey.node(row), seen)))
     request = survey.request_on(row)

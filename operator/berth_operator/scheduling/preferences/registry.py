@@ -56,6 +56,6 @@ def of_each_pod(
     return found
 
 
-def names_per_node(names: Iterable[str]) -> Iterator[str]:
+def names_that_depend_on_the_node_alone(names: Iterable[str]) -> Iterator[str]:
     """Yield the names of those preferences of which a node's figure depends on that node alone."""
     return (name for name in names if BY_NAME[name].depends_on is DependsOn.NODE)

@@ -72,7 +72,7 @@ def cheapest_first(found: Iterable[Advice]) -> tuple[Advice, ...]:
 
 
 def single_changes(survey: NodeSurvey, shortfalls: Shortfalls) -> tuple[Advice, ...]:
-    """Return the single changes that make the pod fit: each of the pod, and one of each type of a node."""
+    """Return the single changes that make the pod fit: all of the pod, and of nodes one of each type."""
     return cheapest_first([*_node_changes(survey, shortfalls), *_pod_changes(survey, shortfalls)])
 
 
@@ -125,7 +125,9 @@ def _rows_to_try(survey: NodeSurvey) -> Iterable[int]:
     return dict.fromkeys(itertools.chain(*nearest_rows, *rows_to_repair))
 
 
-def cheapest_one_or_two(survey: NodeSurvey, rows: Iterable[int], shortfalls: Shortfalls) -> Advice | None:
+def cheapest_of_one_or_two_changes(
+    survey: NodeSurvey, rows: Iterable[int], shortfalls: Shortfalls
+) -> Advice | None:
     """Return the cheapest one or two changes that help, on the first of these nodes where they do.
 
     One may suffice here, since `single_changes` tries each type of change on few nodes only.
@@ -198,8 +200,8 @@ def cheapest_variant(proposal: ProposedChange, helps: Callable[[Change], bool]) 
         return None
     # Once a cumulative variant helps, all later ones do, so bisection finds the first.
     change = variants[bisect.bisect_left(variants, x=True, hi=len(variants) - 1, key=helps)]
-    # Each variant adds one part. Without its last part this one is the variant before, which did not help: so
-    # the last part is needed, unless others are dropped.
+    # Each variant adds one part. Minus its last part this one equals the variant before it, which did not
+    # help. So the last part is needed, at least until another one is dropped.
     return _minimized(change, change.parts[:-1], helps, needed=change.parts[-1:])
 
 

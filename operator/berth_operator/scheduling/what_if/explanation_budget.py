@@ -22,9 +22,9 @@ DIAGNOSIS_FRACTION: Final = 0.5  # What the diagnosis of single devices may use 
 # The nearest nodes that are diagnosed, or on which changes are tried. As many more nodes are diagnosed as
 # examples of other reasons (`explain.diagnosis`).
 MOST_NEAREST_NODES: Final = 8
-MOST_NODES_PER_CHANGE: Final = 4  # On so many nodes one type of change is tried, or the repair of one reason.
-MOST_NODES_FOR_PAIRS: Final = 2  # On so many nodes two changes are tried together.
-MOST_VICTIMS: Final = 16  # So many pods of one node are tried as victims.
+MOST_NODES_PER_CHANGE: Final = 4  # Nodes on which one type of change is tried, or the repair for one reason.
+MOST_NODES_FOR_PAIRS: Final = 2  # Nodes on which two changes are tried together.
+MOST_VICTIMS: Final = 16  # Pods of one node that are tried as victims.
 MOST_SEARCHES: Final = 96  # Searches of nodes where the filters cannot tell whether a changed pod fits.
 MOST_SEARCHES_PER_CHANGE: Final = 8  # The same for one changed pod.
 NO_LIMIT: Final = 1 << 40

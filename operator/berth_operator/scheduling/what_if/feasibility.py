@@ -2,10 +2,10 @@
 
 These are the two steps of placing a pod, without scores. The filters suffice for a request without devices,
 and for one container that asks for whole cards or for one share of a card (`need.filters_suffice`), unless
-the cards must lie together, be a partition, or be unshared (`Grouping.bound`). Where devices are asked for,
-the allocator confirms one of these nodes all the same, so that every proposal is one that it accepts. Where
-the filters do not suffice, the number of searches is limited, and the answer says whether the limit was
-reached.
+the cards must lie together, be a partition of the node's table, or be unshared (`Grouping.restricts_sets`).
+Where devices are asked for, the allocator confirms one of these nodes all the same, so that every proposal is
+one that it accepts. Where the filters do not suffice, the number of searches is limited, and the answer says
+whether the limit was reached.
 """
 
 import dataclasses
@@ -85,5 +85,6 @@ class FeasibilityChecker:
         return FeasibleNodes(tuple(found), exact=searched == len(rows) and not budget.exhausted)
 
     def _fits(self, request: requests.DeviceRequest, row: int, effort: Effort | None = None) -> bool:
+        """Whether the allocator finds devices; without `effort` it has its own limit, and is not charged."""
         info = self._inventory.infos[row]
         return info is not None and allocator.allocate(info.view(), request, effort=effort) is not None

@@ -1,8 +1,8 @@
 """Why each node refuses one pod, before `explain.diagnosis` looks at the devices of a few.
 
-For each row of the inventory a NodeSurvey has the number of the node's first reason, whether the node
-could never take the pod, even with no pods and no faults, and what fraction of the request it lacks, as
-far as the filters show. That decides which few nodes are diagnosed.
+For each row of the inventory a NodeSurvey has the number of the node's first reason, whether the node could
+never take the pod, even with no pods and all devices well, and what fraction of the request it lacks, as far
+as the filters show. That decides which few nodes are diagnosed.
 """
 
 import dataclasses
@@ -45,8 +45,8 @@ NODE_OBJECT_REASONS: Final = frozenset(
         Reason.SPREAD_LABEL_MISSING,
     }
 )
-# For which a node gives out no device at all.
-NO_DEVICES_REASONS: Final = frozenset(one for one in node_table.NO_DEVICES_REASONS if one is not None)
+# The reasons why a node gives out no device at all; in `node_table` the first is None, for a node that does.
+NO_DEVICE_AT_ALL: Final = frozenset(one for one in node_table.NO_DEVICES_REASONS if one is not None)
 
 ReasonsByClass = dict[Hashable, NodeReason | None]  # Of nodes that are equal in all that matters to the pod.
 
@@ -63,8 +63,8 @@ class ChangeNeeded(enum.IntEnum):
 class NodeSurvey:
     """The reasons of all nodes, by row; masks and numbers are as long as the inventory has rows.
 
-    `reason_index` is the place of a node's reason in `node_reasons`. The first is None: the node fits, or the
-    row has no node (`has_node`).
+    `reason_index` is the place of a node's reason in `node_reasons`. It is 0 where the node fits, or the row
+    has no node (`has_node`): the first of `node_reasons` is None.
     """
 
     inventory: Inventory
@@ -120,9 +120,11 @@ class NodeSurvey:
     @functools.cached_property
     def change_needed(self) -> node_table.Numbers:
         """The hardest change that each node needs."""
-        node_or_agent = self.with_reason(NODE_OBJECT_REASONS | NO_DEVICES_REASONS)
-        of_node = np.where(node_or_agent, ChangeNeeded.NODE_OR_AGENT, ChangeNeeded.PODS_OR_DEVICE_STATE)
-        needed: node_table.Numbers = np.where(self.never_fits, ChangeNeeded.HARDWARE, of_node)
+        node_or_agent = self.with_reason(NODE_OBJECT_REASONS | NO_DEVICE_AT_ALL)
+        apart_from_hardware = np.where(
+            node_or_agent, ChangeNeeded.NODE_OR_AGENT, ChangeNeeded.PODS_OR_DEVICE_STATE
+        )
+        needed: node_table.Numbers = np.where(self.never_fits, ChangeNeeded.HARDWARE, apart_from_hardware)
         return needed
 
     def nearest(self, among: node_table.Mask | None = None) -> list[int]:
@@ -186,13 +188,13 @@ def _search_passing_nodes(
     request, order = pod_info.request, inventory.name_positions()
     unsure = set(np.flatnonzero(passing).tolist())
     if request.need.filters_suffice or not request.need.any_device:
-        # The filters decide here. That holds for a pod that asks for no devices, even if it says how near
-        # they must be. Where it asks for some, one search confirms them, so cheap that no limit applies.
-        budget_without_steps = ExplanationBudget(
+        # The filters decide here, also for a pod that asks for no devices but says how near they must be. If
+        # it asks for some, the search of one node confirms them, which is so cheap that it is not charged.
+        unlimited_budget = ExplanationBudget(
             Effort(explanation_budget.NO_LIMIT, budget.effort.expired), unlimited_nodes=True
         )
         pod = Scenario(request, pod_info.demand)
-        unsure -= set(FeasibilityChecker(inventory, budget_without_steps).feasible_nodes(pod, passing).rows)
+        unsure -= set(FeasibilityChecker(inventory, unlimited_budget).feasible_nodes(pod, passing).rows)
     reasons_by_class: ReasonsByClass = {}
     with budget.fraction(explanation_budget.SURVEY_FRACTION) as survey_budget:
         for row in sorted(unsure, key=lambda row: int(order[row])):

@@ -25,7 +25,7 @@ def scenario_of(survey: NodeSurvey, row: int) -> Scenario:
     info = survey.node(row)
     assert info.node is not None, "the node has no Node object"  # noqa: S101
     holds = tuple(victims_in_order(info))
-    # A quarantine for the pod's namespace becomes one of this node, which a change may end.
+    # A quarantine for the pod's namespace is treated as one of the node, so that the same change lifts both.
     quarantined = dict(survey.demand.quarantined_nodes).get(info.name, "")
     demand = dataclasses.replace(survey.demand, quarantined_nodes=frozenset())
     # Not `info.device`: there the cards are marked that pods with invalid allocations may hold. The change
@@ -34,7 +34,7 @@ def scenario_of(survey: NodeSurvey, row: int) -> Scenario:
         survey.request,
         demand,
         node=info.node,
-        device=info.own_cards,
+        device=info.device_after_claims,
         agent_not_ready=info.agent_not_ready,
         holds=holds,
         quarantine=info.quarantine or quarantined,
@@ -101,7 +101,7 @@ def place(survey: NodeSurvey, scenario: Scenario) -> decisions.Placement | None:
 
 
 def passes_inter_pod_filters(survey: NodeSurvey, scenario: Scenario, signature: signatures.Signature) -> bool:
-    """Whether the node suits the pod by the pods on all nodes, without those that end in the scenario."""
+    """Whether the pod's inter-pod rules hold on the node, once the pods are gone that end in the scenario."""
     inventory = survey.inventory
     info = inventory.node(scenario.node.name)
     assert info is not None, "the node of a scenario is there"  # noqa: S101
