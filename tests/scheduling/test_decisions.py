@@ -67,4 +67,4 @@ GIB = builders.GIB
 )
 def test_what_a_pod_holds(given: tuple[decisions.Grant, ...], held: tuple[decisions.Share, ...]) -> None:
     """It is the most of any moment."""
-    assert allocator.effective_shares(given) == held
+    assert allocator.peak_shares(given) == held

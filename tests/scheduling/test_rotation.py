@@ -7,9 +7,9 @@ import pytest
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import backlog as backlog_module
 from berth_operator.scheduling import cycle, decisions, rotation
-from berth_operator.scheduling.backlog import Backlog
+from berth_operator.scheduling.backlog import SEARCHED_AT_ONCE, Backlog
 from berth_operator.scheduling.decisions import ClusterEvent
-from berth_operator.scheduling.devices import search_effort
+from berth_operator.scheduling.devices import requests, search_effort
 from berth_operator.scheduling.nodes import facts
 from support import backlogs, builders, clock, ledgers
 from support.backlogs import ready
@@ -144,7 +144,7 @@ def test_who_was_kept_back_for_long_takes_what_it_finds() -> None:
         now.advance(0.01)
 
     assert found == ["new"]
-    assert rotation.KEPT_ACTIVE_SECONDS <= now() - began < rotation.KEPT_ACTIVE_SECONDS + 0.1
+    assert rotation.HELD_BACK_SECONDS <= now() - began < rotation.HELD_BACK_SECONDS + 0.1
 
 
 def test_nobody_comes_before_more_important_pods_that_were_never_tried() -> None:
@@ -178,6 +178,25 @@ def test_namespaces_take_turns() -> None:
     wait(ledger, "new", "2026-01-02")
 
     assert play(ledger, now) == ["new"]
+
+
+def test_a_pod_that_takes_a_search_has_its_turn_among_others_that_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A round has effort for one search in each part, and those that come first are woken all the time."""
+    monkeypatch.setattr(cycle, "STEPS_PER_ROUND", cycle.STEPS_PER_POD - 1)
+    ledger, now = stage(free=True)
+    half = requests.Gpus(1, core=50, ratio=50)
+    asked = builders.request(half, half, models=["crowd"])
+    for at in range(SEARCHED_AT_ONCE):
+        demand = facts.NodeDemand(amounts=((facts.CPU, at + 1),))
+        wait(ledger, f"c{at:02}", "2026-01-01", of="crowd", request=asked, demand=demand)
+    wait(ledger, "new", "2026-01-02", request=builders.request(half, half))
+
+    found = []
+    for _ in range(4):
+        free_and_take(ledger, 0)
+        found += play(ledger, now)
+
+    assert found == ["new"]
 
 
 def test_the_demoted_have_no_turns() -> None:
@@ -262,13 +281,13 @@ def test_those_who_must_leave_all_nodes_take_little_time_of_a_round() -> None:
     for at in range(3 * rotation.MOST_SKIPPED):
         backlog.push(builders.pod_info(f"p{at:03}"))
 
-    kept_active_since = []
+    held_back_since = []
     for _ in range(4):
         assert not list(backlog.out_of_order(0.0, ("uid-first",)))
-        kept_active_since.append(sum(entry.kept_active_since is not None for entry in backlog.entries()))
-    after = {pod.name for pod, _ in backlog.out_of_order(rotation.KEPT_ACTIVE_SECONDS, ("uid-first",))}
+        held_back_since.append(sum(entry.held_back_since is not None for entry in backlog.entries()))
+    after = {pod.name for pod, _ in backlog.out_of_order(rotation.HELD_BACK_SECONDS, ("uid-first",))}
 
-    assert kept_active_since == [rotation.MOST_SKIPPED * share for share in (1, 2, 3, 3)]
+    assert held_back_since == [rotation.MOST_SKIPPED * share for share in (1, 2, 3, 3)]
     assert len(after) == 3 * rotation.MOST_SKIPPED
 
 

@@ -313,7 +313,7 @@ def pod_infos(draw: st.DrawFn, name: str = "p") -> queued_pods.PodInfo:
 
 def given(placement: decisions.Placement) -> tuple[decisions.Share, ...]:
     """Return what a placed pod holds."""
-    return allocator.effective_shares(placement.grants)
+    return allocator.peak_shares(placement.grants)
 
 
 def shares_of(answers: Iterable[decisions.Decision]) -> list[str]:

@@ -217,7 +217,7 @@ def test_bound_pod_is_read_as_what_it_was_given(spec: dict[str, Any]) -> None:
     after = builders.pod(**spec | ON_NODE | {"annotations": record})
 
     found = pods.read_bound(after)
-    assert found.hold.shares == allocator.effective_shares(grants)
+    assert found.hold.shares == allocator.peak_shares(grants)
     assert found.hold.amounts == tuple(sorted(pod_info.demand.amounts + pod_info.demand.device_resources))
     assert (found.hold.withheld, found.fault) == (0, "")
 

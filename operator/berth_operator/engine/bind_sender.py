@@ -1,9 +1,10 @@
 """Sends binds, and follows each until its outcome is certain.
 
-A lost answer proves nothing: the bind may still be on its way. So the bind is sent again, which is
-harmless, since every copy gives the same cards to the same pod. If that brings no answer either, or
-the bind is stale, the pod is changed: a bind names the revision of its pod, so that no earlier copy
-can be carried out any more, and the cards are free for others.
+A lost answer proves nothing: the bind may still be on its way. So the bind is sent again, which is harmless,
+since every copy gives the same cards to the same pod. If that brings no answer either, or the bind is stale,
+the pod is changed: a bind names the revision of its pod, so that no earlier copy can be carried out any more,
+and the cards are free for others. When a bind that the server refused is tried again is said in
+`bind_refusals`.
 """
 
 import asyncio

@@ -23,7 +23,7 @@ SEARCH_SECONDS: Final = 0.01  # The part of DECIDE_SECONDS that one pod may sear
 # the time does not reach in this order (`scheduling.rotation`).
 IN_ORDER_SECONDS: Final = 0.01
 # To find out why a pod waits is begun only while `waiting_reasons.LEAST_SECONDS` of this are left, so only
-# where deciding was quick. Each explanation has a time limit of its own.
+# where deciding took less than half of it. Each explanation has a time limit of its own.
 ROUND_SECONDS: Final = 0.03
 
 
@@ -63,7 +63,7 @@ class Loop:
         # Resume the dry runs by which refused binds are tried again (`bind_refusals`), the binding of volumes
         # (`volume_binder`), and namespaces that were suspended for their slow binds (`slow_namespaces`).
         self.binder.resume_due(started)
-        # Make the wakes that were put off because the same thing had changed too often.
+        # Wake the pods whose waking was put off, because the same thing had changed too often.
         self._ledger.paced_wakes.wake_delayed()
         round_decisions = self._schedule(started)
         self._records.record_round(self._ledger, round_decisions, started=started, ended=self._clock())
@@ -73,8 +73,8 @@ class Loop:
             (decision for decision, _ in round_decisions), until=started + ROUND_SECONDS
         )
         if round_decisions:
-            # The next round follows at once: this one may not have tried all. Where nothing was decided, pods
-            # that are still active are due at once all the same (`Backlog.next_due`).
+            # This round may not have tried all: the next one follows, without waiting for an event. Where
+            # nothing was decided, pods that are still active are due at once (`Backlog.next_due`).
             self._ledger.wake.set()
 
     def _schedule(self, started: float) -> list[decision_records.RoundDecision]:
@@ -121,7 +121,7 @@ class Loop:
         dues = (
             ledger.backlog.next_due(),
             ledger.paced_wakes.next_due(),
-            reporter.next_reason_refresh(),
+            reporter.next_reason_renewal(),
             self.binder.next_due(),
         )
         return min((due for due in dues if due is not None), default=None)

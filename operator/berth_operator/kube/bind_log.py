@@ -83,7 +83,7 @@ def _most_frequent(unlogged: collections.Counter[str]) -> Iterator[str]:
 
 
 def _fields(pod_info: queued_pods.PodInfo, placement: decisions.Placement) -> dict[str, Any]:
-    held = allocator.effective_shares(placement.grants)
+    held = allocator.peak_shares(placement.grants)
     return logs.fields(
         namespace=pod_info.namespace,
         pod=pod_info.name,

@@ -308,7 +308,7 @@ def observed_condition(pod: raw.Pod) -> PodCondition | None:
 
 def placement_text(pod_info: queued_pods.PodInfo, placement: decisions.Placement) -> str:
     """Return a pod's title, its node and its cards or parts of cards, and what enforces these, in words."""
-    held = [one for one in allocator.effective_shares(placement.grants) if one.type == DeviceType.GPU]
+    held = [one for one in allocator.peak_shares(placement.grants) if one.type == DeviceType.GPU]
     whole = sorted(one.minor for one in held if not _part(one))
     parts = [f"{_part(one)} of card {one.minor}" for one in sorted(held, key=BY_MINOR) if _part(one)]
     cards = [f"card{'s' if len(whole) > 1 else ''} {','.join(map(str, whole))}"] if whole else []

@@ -128,7 +128,7 @@ def _by_gpupod(
 ) -> Hold:
     """Return what a pod holds by its GpuPod, beside what its record has named of other types."""
     there = _there(named.grants, device)
-    shares = allocator.effective_shares(in_turn(_known(named.grants, there), nameless.starts))
+    shares = allocator.peak_shares(in_turn(_known(named.grants, there), nameless.starts))
     marked = hold.marked - _words(shares) - _words(share for grant in named.grants for share in grant.shares)
     types = hold.withheld_types & _open_types(named.grants, there, shares, nameless.others)
     recorded = {share.type for share in hold.shares}

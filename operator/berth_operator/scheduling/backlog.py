@@ -195,10 +195,10 @@ class Backlog:
             self._set_aside(entry, now=now, awaited=None)
             self._follow(entry.kind)
 
-    def keep_active(self, uid: str, *, now: float) -> None:
+    def note_held_back(self, uid: str, *, now: float) -> None:
         """Record that a pod might fit, but only on nodes reserved for pods before it; it stays active."""
-        if (entry := self._entries.get(uid)) is not None and entry.kept_active_since is None:
-            entry.kept_active_since = now
+        if (entry := self._entries.get(uid)) is not None and entry.held_back_since is None:
+            entry.held_back_since = now
 
     def suspend(self, namespace: str) -> None:
         """Skip the pods of a namespace until it is resumed; of each kind others are tried instead."""
@@ -390,7 +390,7 @@ class Backlog:
 
     def _leave(self, entry: Entry) -> None:
         """Remove the pod from the queue in which it stands."""
-        entry.ticket, entry.kept_active_since = 0, None
+        entry.ticket, entry.held_back_since = 0, None
         self._rotation.reservations.left(entry)
         self._woken.pop(entry.pod_info.uid, None)
         if entry.awaited is not None:

@@ -32,7 +32,7 @@ class Scenario:
     request: requests.DeviceRequest
     demand: nodes.NodeDemand
     node: nodes.Node = NO_NODE
-    device: device_facts.Device | None = None  # As `NodeInfo.device_after_claims`.
+    device: device_facts.Device | None = None  # As `NodeInfo.device_before_holds`.
     agent_not_ready: bool = False  # Whether it is silent or unknown: then it gets no pod with devices.
     holds: tuple[Hold, ...] = ()
     quarantine: str = ""  # Why its kubelet gets no pod for a time.
@@ -60,6 +60,11 @@ class Change(abc.ABC):
     precedence: ClassVar[Precedence]
     node: str = ""
     cost: float = WHOLE_COST
+
+    @property
+    def of_pod(self) -> bool:
+        """Whether the pod changes, and no node."""
+        return not self.node
 
     @property
     def change_type(self) -> Hashable:

@@ -17,14 +17,15 @@ are tried (`search`).
 Pods are tried in order. Those that the time of a round does not reach in this order are tried out of order,
 in the last part of the round (`rotation`). A node that gains room, or comes to suit a waiting pod, after the
 pod's last try is reserved for it until its next try. A pod that is tried out of order takes no node that is
-reserved for a pod before it in the queue. A pod that might fit only on reserved nodes stays active and is
-tried again. A namespace is suspended while its binds take long at the API server: its pods are skipped.
+reserved for a pod before it in the queue. A pod that might fit only on reserved nodes stays active, and once
+it has been held back for half a second it ignores reservations. A namespace is suspended while its binds take
+long at the API server: its pods are skipped.
 """
 
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Final, NamedTuple
 
 from berth_operator.scheduling import (
@@ -36,7 +37,7 @@ from berth_operator.scheduling import (
     queued_pods,
     signatures,
 )
-from berth_operator.scheduling.backlog import Backlog
+from berth_operator.scheduling.backlog import SEARCHED_AT_ONCE, Backlog
 from berth_operator.scheduling.constraints import reason_counts
 from berth_operator.scheduling.devices import allocator, search_effort
 from berth_operator.scheduling.devices.search_effort import Effort
@@ -49,8 +50,8 @@ from berth_operator.scheduling.search import Search
 STEPS_PER_ROUND: Final = 5_000
 STEPS_PER_POD: Final = 2_000
 # Signatures for which no node was found in this round, perhaps for lack of effort: the next pod with the same
-# signature waits for the same reasons. If the search of the first was cut short, so that it is demoted, the
-# next one is demoted, too.
+# signature waits for the same reasons. If the search of the first was cut short, so that it is demoted (put
+# behind all others, `Backlog.requeue`), the next one is demoted, too.
 UnschedulableSignatures = dict[signatures.Signature, decisions.Wait]
 NodeNames = frozenset[str]
 NO_NODES: Final[NodeNames] = frozenset()
@@ -132,14 +133,14 @@ def schedule(
     unschedulable: UnschedulableSignatures = {}
     deadlines = limits.deadlines
     budget = RoundBudget(deadlines)
-    for pod_info, in_order, reserved_for_others in _pods_to_try(
-        backlog, now, limits.pods_in_order, deadlines
-    ):
+    tried: set[str] = set()
+    for pod_info, in_order, reserved_for_others in _pods_to_try(backlog, now, limits, tried):
         if limits.is_suspended(pod_info.namespace):
             backlog.suspend(pod_info.namespace)
             continue
         if (effort := budget.effort_for(pod_info, out_of_order=not in_order)) is None:
-            continue  # It was not tried, so it stays active.
+            continue  # It stays active, as each pod does until it is requeued, placed or gone.
+        tried.add(pod_info.uid)
         decision = _decide(search, pod_info, policy, unschedulable, effort, reserved_for_others)
         budget.settle(effort)
         if isinstance(decision, decisions.Bind):
@@ -147,34 +148,38 @@ def schedule(
         if decision is not None:
             yield decision
         else:
-            backlog.keep_active(pod_info.uid, now=now)
+            backlog.note_held_back(pod_info.uid, now=now)
         if deadlines is not None and deadlines.over:
             return
 
 
 def _pods_to_try(
-    backlog: Backlog, now: float, limit: int, deadlines: RoundDeadlines | None
+    backlog: Backlog, now: float, limits: RoundLimits, tried: Collection[str]
 ) -> Iterator[PodToTry]:
-    """Yield the active pods in order; if not all were tried, some out of order, and then on in order."""
-    done: set[str] = set()
-    active = backlog.active(now, limit)
-    next_in_order = None
+    """Yield the active pods in order; if not all were tried, some out of order, and then on in order.
+
+    The caller adds to `tried`: it leaves out pods for whose search there is too little effort.
+    """
+    deadlines = limits.deadlines
+    active = backlog.active(now, limits.pods_in_order)
+    next_in_order, offered = None, 0
     for pod_info in active:
         if deadlines is not None and deadlines.in_order_over:
             next_in_order = pod_info
             break
-        done.add(pod_info.uid)
+        offered += 1
         yield PodToTry(pod_info)
-    if deadlines is None or (next_in_order is None and len(done) < limit):
-        return  # All active pods were tried, or there is no clock.
-    for pod_info, reserved in backlog.out_of_order(now, frozenset(done)):
+    # So many are active at least if `active` has ended at one of its limits.
+    at_limit = offered >= min(limits.pods_in_order, SEARCHED_AT_ONCE)
+    if deadlines is None or (next_in_order is None and not at_limit):
+        return  # All active pods had their turn, or there is no clock.
+    for pod_info, reserved in backlog.out_of_order(now, tried):
         if deadlines.over:
             return
-        done.add(pod_info.uid)
         yield PodToTry(pod_info, in_order=False, reserved_for_others=reserved)
     # Where those left some time, the round goes on in order: `active` is an iterator.
     for pod_info in itertools.chain([next_in_order] if next_in_order else [], active):
-        if pod_info.uid not in done:
+        if pod_info.uid not in tried:
             yield PodToTry(pod_info)
 
 
@@ -301,7 +306,7 @@ def _decide(
             return decisions.Bind(pod_info.uid, found)
         signature = signatures.of(pod_info.request, pod_info.demand)
         # All other nodes refuse the pod, as far as they were searched. If a reserved node may take it, it
-        # stays active.
+        # stays active; but not if its search was cut short, for then it is demoted.
         searched_all = signature.need.filters_suffice or not effort.cut_short
         if searched_all and search.might_fit(signature, policy, reserved_for_others):
             return None
@@ -317,7 +322,7 @@ def hold_for(pod_info: queued_pods.PodInfo, placement: decisions.Placement) -> h
         title=pod_info.title,
         node=placement.node,
         amounts=tuple(sorted(demand.amounts + demand.device_resources)),
-        shares=allocator.effective_shares(placement.grants),
+        shares=allocator.peak_shares(placement.grants),
         host_ports=demand.host_ports,
         claims=demand.claims,
         disks=demand.disks,

@@ -234,9 +234,9 @@ class Inventory:
         if info.published is None:
             return
         published, uuids = info.published, self.uuid_ownership
-        info.device_after_claims = withheld_cards.after_claims(published, uuids.lost(info.name))
+        info.device_before_holds = withheld_cards.after_uuid_claims(published, uuids.lost(info.name))
         there = frozenset(device_facts.unique_uuids(published)) if published.large else uuids.of(info.name)
-        device, unnamed = withheld_cards.after_holds(info.device_after_claims, there, info.holds.values())
+        device, unnamed = withheld_cards.after_holds(info.device_before_holds, there, info.holds.values())
         if (device, unnamed) != info.cards:
             self._cards_before.setdefault(info.name, info.cards)
             info.device, info.unnamed = device, unnamed
@@ -264,7 +264,7 @@ class Inventory:
         if (info := self.node(node)) is None:
             return set()
         self._cards_before.setdefault(node, info.cards)
-        info.published = info.device_after_claims = info.device = None
+        info.published = info.device_before_holds = info.device = None
         # An agent that publishes again must report again.
         info.unnamed, info.agent_not_ready, info.unknown = 0, True, False
         self._card_masks.forget()

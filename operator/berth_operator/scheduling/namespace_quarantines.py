@@ -1,4 +1,4 @@
-"""Nodes whose kubelets reject the pods of one namespace, which therefore get none of these for a time.
+"""Nodes that are quarantined for a namespace: their kubelets reject its pods, so they get none for a time.
 
 Why a kubelet rejects a pod may lie with the pod: a sysctl that is not allowed, more replicas than its plugin
 gives. So a namespace whose pods are rejected has its own pods kept off a node, and nobody else's

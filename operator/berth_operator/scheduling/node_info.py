@@ -18,9 +18,10 @@ class NodeInfo:
     row: int
     node: facts.Node | None = None
     published: device_facts.Device | None = None  # As its agent says.
-    # The same, where cards whose uuid another node owns have the trouble DUPLICATE_UUID.
-    device_after_claims: device_facts.Device | None = None
-    device: device_facts.Device | None = None  # Besides with the trouble that invalid allocations make.
+    # The same, except that cards whose uuid another node owns have the trouble DUPLICATE_UUID.
+    device_before_holds: device_facts.Device | None = None
+    # Also with the trouble that invalid allocations of pods there make.
+    device: device_facts.Device | None = None
     unnamed: int = 0  # Cards that are withheld because what an invalid allocation names is not there.
     uncounted: int = 0  # MIG profiles and types of devices that are not given, for all nodes have too many.
     agent_not_ready: bool = True  # Whether it is silent or unknown: no card of it is given out.

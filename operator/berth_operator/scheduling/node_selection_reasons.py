@@ -190,6 +190,11 @@ def _of_node(
     return numbers.setdefault(reason, len(numbers) + 1), obstacles
 
 
+def tainted(taint: facts.Taint) -> NodeReason:
+    """Return the reason of a node that has a taint which the pod does not tolerate."""
+    return Reason.TAINTED, taint.key
+
+
 def node_selection_reason(
     node: facts.Node, tolerations: taints.TolerationCache, missing_feature: str, *, matches: bool
 ) -> NodeReason | None:
@@ -201,7 +206,7 @@ def node_selection_reason(
     ):
         return Reason.NODE_CORDONED, ""
     if taint is not None:
-        return Reason.TAINTED, taint.key
+        return tainted(taint)
     if missing_feature:
         return Reason.FEATURE_MISSING, missing_feature
     return None if matches else (Reason.SELECTOR_MISMATCH, "")

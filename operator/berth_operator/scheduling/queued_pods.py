@@ -106,7 +106,7 @@ class Entry:
     kind: int = 0  # Pods that ask the same are of one kind; numbered when a pod does not fit.
     ticket: int = 0  # Of the queue it stands in now; older ones are void.
     turns: int = 0  # How often it was tried out of order.
-    kept_active_since: float | None = None  # Since when it leaves to others what it might take.
+    held_back_since: float | None = None  # Since when it leaves to others what it might take.
     reservation: int = 0  # Which one it has part in, being woken; see `rotation.Reservations`.
 
     @property

@@ -26,7 +26,7 @@ from berth_operator.scheduling.queued_pods import Entry, SortKey
 Rank = tuple[int, int, int, queue_order.Order]
 Before = Callable[[SortKey], frozenset[str] | None]
 
-KEPT_ACTIVE_SECONDS: Final = 0.5
+HELD_BACK_SECONDS: Final = 0.5
 MOST_RESERVED: Final = 256  # Nodes for one kind; beyond that all are reserved for it.
 # Pods for which no node is left, at most so many in a round: each costs some 50 us.
 MOST_SKIPPED: Final = 64
@@ -245,8 +245,8 @@ class Rotation:
 
 def _reserved(entry: Entry, before: Before, now: float) -> frozenset[str] | None:
     """Return the nodes that are reserved for pods before this one; None if all are."""
-    if entry.kept_active_since is not None and now - entry.kept_active_since >= KEPT_ACTIVE_SECONDS:
+    if entry.held_back_since is not None and now - entry.held_back_since >= HELD_BACK_SECONDS:
         return frozenset()
-    if (reserved := before(entry.sort_key)) is None and entry.kept_active_since is None:
-        entry.kept_active_since = now
+    if (reserved := before(entry.sort_key)) is None and entry.held_back_since is None:
+        entry.held_back_since = now
     return reserved

@@ -86,8 +86,8 @@ class Search:
         effort = Effort() if effort is None else effort
         signature = signature or signatures.of(request, demand)
         preferred_groupings = tuple(scopes.preferred_groupings(request.grouping))
-        # A request with a required grouping means the same on all nodes (`gpu_units`). So the filters would
-        # let it on nodes where nvidia.com/gpu asks for something else: here these are excluded by name.
+        # What a request means on nodes of other gpu units is not looked up where it requires a grouping
+        # (`gpu_units`). So the filters would let it on these nodes, which are excluded by name.
         of_other_units = self._nodes_of_other_gpu_units(signature) if preferred_groupings else ()
         all_excluded = [*excluded, *of_other_units]
         for grouping in preferred_groupings:
@@ -278,7 +278,7 @@ class Search:
                 self._forget(next(iter(self._cached)))
         elif changed:
             for row in changed if cached.undecided_tries_by_row else ():
-                del cached.undecided_tries_by_row[row]
+                cached.undecided_tries_by_row.pop(row, None)
             self._score_rows(cached, _rows(set(changed)))
         self._cached.move_to_end(signature)
         return cached
@@ -352,9 +352,9 @@ class Search:
         scored, feasible = cached.scorer.score(inventory, rows)
         if cached.feasible is not None:
             cached.feasible[positions] = feasible
-        cached.score[positions] = search_memory.INFEASIBLE_SCALAR
+        cached.score[positions] = search_memory.INFEASIBLE_FOR_NUMPY
         if scored is not None:  # None where no node passes.
-            cached.score[positions] = np.where(feasible, scored.score, search_memory.INFEASIBLE_SCALAR)
+            cached.score[positions] = np.where(feasible, scored.score, search_memory.INFEASIBLE_FOR_NUMPY)
             if scored.slot is not None:
                 cached.has_slots = True
                 cached.slot[positions] = scored.slot

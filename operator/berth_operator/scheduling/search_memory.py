@@ -27,7 +27,7 @@ MOST_SEARCHED_LAST: Final = 64
 MOST_RETRIES: Final = 3  # Of a node whose search ends undecided, until it changes.
 
 INFEASIBLE: Final = -1.0  # Below every score.
-INFEASIBLE_SCALAR: Final = np.array(INFEASIBLE)  # For numpy, which takes longer with a number of Python.
+INFEASIBLE_FOR_NUMPY: Final = np.array(INFEASIBLE)  # For numpy, which takes longer with a number of Python.
 
 HiddenScores = tuple[node_table.Numbers, node_table.Scores]  # Positions of nodes, and their scores.
 

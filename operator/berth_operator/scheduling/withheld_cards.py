@@ -16,7 +16,7 @@ from berth_operator.scheduling.devices import device_facts
 from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 
 
-def after_claims(published: device_facts.Device, lost: frozenset[str]) -> device_facts.Device:
+def after_uuid_claims(published: device_facts.Device, lost: frozenset[str]) -> device_facts.Device:
     """Return a Device in which the cards that another node owns have a trouble, where they had none."""
     if not lost:
         return published

@@ -138,7 +138,7 @@ def _minors(placement: decisions.Placement) -> str:
     """Return the minors of the GPUs, as the annotation `berth.dev/minors` has them."""
     found = {
         share.minor
-        for share in allocator.effective_shares(placement.grants)
+        for share in allocator.peak_shares(placement.grants)
         if share.type == vocabulary.DeviceType.GPU
     }
     return ",".join(map(str, sorted(found))) or EMPTY_CELL
@@ -146,7 +146,7 @@ def _minors(placement: decisions.Placement) -> str:
 
 def _devices(placement: decisions.Placement) -> str:
     """Return the devices in a few words: `2 cards`, `25 % of a card`, `1 MIG 1g.10gb, 1 rdma`."""
-    counts = collections.Counter(_device(share) for share in allocator.effective_shares(placement.grants))
+    counts = collections.Counter(_device(share) for share in allocator.peak_shares(placement.grants))
     return ", ".join(_counted(word, count) for word, count in counts.items()) or "no devices"
 
 

@@ -141,9 +141,7 @@ def read(pod: raw.Pod, expected: ExpectedDevices) -> HeldDevices:
     text = annotations.get(names.ALLOCATION)
     record = allocation.decode(text) if text is not None else None
     if isinstance(record, allocation.Allocation) and record.node == pod.spec.node_name:
-        shares = allocator.effective_shares(
-            allocation_recovery.in_turn(granted(record), expected.start_order)
-        )
+        shares = allocator.peak_shares(allocation_recovery.in_turn(granted(record), expected.start_order))
         gpus = [entry.share for entry in record.entries() if entry.type == DeviceType.GPU]
         return _recorded(shares, gpus, expected, marked_cards(annotations, _known(shares)))
     if not has_result(annotations):

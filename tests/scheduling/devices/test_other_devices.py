@@ -183,7 +183,7 @@ def test_several_functions_of_one_device_are_held_with_one_sum() -> None:
     """What a pod holds of a device is named once, beside all functions that it holds."""
     found = allocator.allocate(view([nic(functions=2)]), request(rdma(share=40), rdma(share=50)))
 
-    held = allocator.effective_shares(found or ())
+    held = allocator.peak_shares(found or ())
     assert sorted(share.core for share in held) == [0, 90]
     assert {share.function for share in held} == {"0000:00:00.0", "0000:00:00.1"}
 

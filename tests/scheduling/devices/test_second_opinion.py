@@ -146,7 +146,7 @@ def test_no_device_is_promised_above_its_capacity(case: Case) -> None:
 
     found = allocator.allocate(view, request)
 
-    for share in allocator.effective_shares(found or ()):
+    for share in allocator.peak_shares(found or ()):
         used = view.usage(share.uuid)
         most = request.grouping.core_limit if share.core_limit else requests.WHOLE
         assert used.core + share.core <= most
@@ -207,9 +207,7 @@ def test_init_containers_cost_no_card_that_can_be_borrowed(
 
     fewest = min(map(cards_of, brute.ways(view, request)))
 
-    assert len(allocator.effective_shares(found or ())) <= max(
-        fewest, len(allocator.effective_shares(alone or ()))
-    )
+    assert len(allocator.peak_shares(found or ())) <= max(fewest, len(allocator.peak_shares(alone or ())))
 
 
 def cards_of(way: brute.Way) -> int:
@@ -229,7 +227,7 @@ def test_the_best_set_of_whole_cards_wins_for_which_the_rest_fits(
     hypothesis.assume(request.grouping.scope is None or request.grouping.required)
     found, count = allocator.allocate(view, request), request.need.whole
     hypothesis.assume(found is not None)
-    answer, most = listed(found or ()), len(allocator.effective_shares(found or ()))
+    answer, most = listed(found or ()), len(allocator.peak_shares(found or ()))
     borrows = not all(container.runs for container in request.containers)
     # A pod that borrows prefers fewer cards to better ones, so only what is as frugal compares.
     ways = [way for way in brute.ways(view, request) if not borrows or cards_of(way) <= most]

@@ -151,7 +151,7 @@ def test_rounding_up_costs_no_share_its_place(percents: list[int], memory: int) 
 
     together = allocator.allocate(view(cards), request(*asks))
     assert together is not None
-    assert sum(given.memory for given in allocator.effective_shares(together)) == taken.memory == memory
+    assert sum(given.memory for given in allocator.peak_shares(together)) == taken.memory == memory
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 """The constraints: one file for each check that a node must pass, with everything about it.
 
 A check has one or several reasons for which a node refuses a pod. `constraint` says what a constraint
-consists of, `query` what it is asked, and `registry` has all of them in order. The search walks the
-registry for the nodes that pass (`registry.feasible`), `reasons` for the reason of each node that does not,
+consists of, `query` what it is asked, and `registry` has all of them in order. The search walks the registry
+for the nodes that pass (`registry.feasible`), `reason_counts` for the reason of each node that does not,
 `explain` for the words, and `what_if` for the changes that would lift a constraint.
 
 To add a constraint: write a file that ends with its `CONSTRAINT`, and add it to the registry. Each new

@@ -2,7 +2,8 @@
 
 The reasons are made in `node_selection_reasons`: they depend on nothing but the node's name, cordon, labels,
 taints and features, so the inventory remembers them until one of these changes. `obstacles`
-returns every reason of one node, not only the first, for `what_if.advice`. What relaxations,
+returns all that is in the way on one node, not only the first reason: as changes for `relaxations` and
+`remedies` below, and as reasons for `explain.nearest_nodes`. What relaxations,
 remedies and gaps are is said in `constraint`.
 """
 
@@ -17,7 +18,7 @@ from berth_operator.scheduling.changes import ProposedChange, Scenario
 from berth_operator.scheduling.constraints.constraint import Constraint, FailedPlacement, Rejection
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import NodeReason, Reason
-from berth_operator.scheduling.node_selection_reasons import ACCEPTED
+from berth_operator.scheduling.node_selection_reasons import ACCEPTED, tainted
 from berth_operator.scheduling.nodes import affinity, facts, taints
 from berth_operator.scheduling.wording import clipped, nodes_that, with_detail
 
@@ -161,7 +162,7 @@ def obstacles(node: facts.Node, node_selection: facts.NodeSelection) -> dict[cha
             found[Uncordon(node=node.name)] = Reason.NODE_CORDONED, ""
         else:
             # One toleration covers all effects, so taints that differ in nothing else are one obstacle.
-            found[Tolerate(taint=dataclasses.replace(taint, effect=""))] = Reason.TAINTED, taint.key
+            found[Tolerate(taint=dataclasses.replace(taint, effect=""))] = tainted(taint)
     if missing := node_selection.missing_feature(node):
         found[DropFeature(feature=missing)] = Reason.FEATURE_MISSING, missing
     # Of several labels that differ the whole selector is to be dropped: no single one would help.
@@ -185,7 +186,7 @@ def relaxations(failed: FailedPlacement) -> Iterator[ProposedChange]:
     for change, _ in sorted(counted.items(), key=lambda item: (-item[1], item[0].clause())):
         # A taint of Kubernetes' own says that the node is broken: to tolerate it is no advice.
         is_built_in = isinstance(change, Tolerate) and change.taint.key.startswith(BUILT_IN_TAINT_PREFIX)
-        if not change.node and not is_built_in:
+        if change.of_pod and not is_built_in:
             # A prerequisite: on a node that refuses the pod as a whole nothing else helps.
             yield ProposedChange([change], is_prerequisite=True)
 

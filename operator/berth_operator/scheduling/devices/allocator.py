@@ -27,7 +27,7 @@ from berth_operator.scheduling.devices.search_effort import Effort
 Shortfall = shortfalls.Shortfall
 Verdict = verdicts.Verdict
 judge = verdicts.judge
-effective_shares = grants.effective_shares
+peak_shares = grants.peak_shares
 left_out = shortfalls.left_out
 
 

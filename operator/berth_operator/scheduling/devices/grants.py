@@ -161,7 +161,7 @@ def _sum(one: Share, other: Share) -> Share:
 # ---------------------------------------------------------------- what a pod holds
 
 
-def effective_shares(grants: tuple[Grant, ...]) -> tuple[Share, ...]:
+def peak_shares(grants: tuple[Grant, ...]) -> tuple[Share, ...]:
     """Return what a pod holds of each device for all its life: the most that runs at any one time.
 
     Each device appears once, and so does each virtual function: where a pod has several

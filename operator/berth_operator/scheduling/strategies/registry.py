@@ -1,4 +1,7 @@
-"""The strategies by name."""
+"""The strategies by name.
+
+To add one, write its file, and name it here and in `berth_crds.vocabulary`.
+"""
 
 from collections.abc import Callable
 from typing import Final

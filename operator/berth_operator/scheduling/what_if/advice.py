@@ -4,8 +4,9 @@ A change of the pod is tried on all nodes by the filters, or by device search on
 how many of them would take the pod then. A change of a node is tried on the nearest nodes, which are those
 that need the least change, until one of its type helps: one example is enough. Only where no single change
 helps are two tried together. A proposed change has variants, the cheapest first, such as to end one pod or
-two. Which changes are proposed is said by the constraints (`relaxations`, `remedies`), and by `victims`. The
-words of a change are its `clause`, and `explain.sentences` puts them behind "Would fit if".
+two; mostly they are cumulative, which means that each includes those before it. Which changes are proposed is
+said by the constraints (`relaxations`, `remedies`), and by `victims`. The words of a change are its `clause`,
+and `explain.sentences` puts them behind "Would fit if".
 """
 
 import bisect
@@ -27,8 +28,9 @@ from berth_operator.scheduling.what_if import explanation_budget, trials, victim
 from berth_operator.scheduling.what_if.node_survey import NodeSurvey
 
 Shortfalls = Mapping[int, allocator.Shortfall]  # What is short on the nodes that were diagnosed, by row.
-# Reasons that are lifted by repairing the node, whatever its pods: some nodes with each of them are tried. A
-# node is in quarantine while its kubelet rejects the pods that it is given.
+# Reasons that are lifted by repairing the node, whatever its pods: some nodes with each of them are tried.
+# Its agent is silent, or the source of what the agent reads has failed, or its kubelet rejects the pods that
+# it is given (quarantine), or people have cordoned it.
 REPAIRABLE = (Reason.SILENT, Reason.SOURCE_FAILED, Reason.QUARANTINED, Reason.NODE_CORDONED)
 
 
@@ -51,7 +53,7 @@ class Advice:
     @property
     def changes_pod_only(self) -> bool:
         """Whether only the pod changes."""
-        return not any(change.node for change in self.changes)
+        return all(change.of_pod for change in self.changes)
 
 
 def cheapest_first(found: Iterable[Advice]) -> tuple[Advice, ...]:

@@ -19,8 +19,8 @@ DIAGNOSIS_FRACTION: Final = 0.5  # What the diagnosis of single devices may use 
 
 # What is tried at most, whatever steps are left.
 
-# The nearest nodes that are diagnosed, or on which changes are tried. As many more nodes are diagnosed as
-# examples of other reasons (`explain.diagnosis`).
+# The nearest nodes that are diagnosed, or on which changes are tried. Up to the same number is diagnosed
+# besides, as one example of each other reason (`explain.diagnosis`).
 MOST_NEAREST_NODES: Final = 8
 MOST_NODES_PER_CHANGE: Final = 4  # Nodes on which one type of change is tried, or the repair for one reason.
 MOST_NODES_FOR_PAIRS: Final = 2  # Nodes on which two changes are tried together.
@@ -70,10 +70,10 @@ class ExplanationBudget:
     def spend_on_trial(self, scenario: Scenario) -> None:
         """Subtract the price of copying a node and of placing a pod on it."""
         # Of the demand only selector, affinity and tolerations count.
-        terms = scenario.demand.node_selection.size // _TERMS_PER_STEP
-        self.effort.spend(_STEPS_PER_TRIAL + len(scenario.holds) + terms)
+        steps_for_terms = scenario.demand.node_selection.size // _TERMS_PER_STEP
+        self.effort.spend(_STEPS_PER_TRIAL + len(scenario.holds) + steps_for_terms)
 
     def spend_on_filters(self, scenario: Scenario, nodes: int) -> None:
         """Subtract the price of filtering all nodes."""
-        terms = 1 + scenario.demand.size // _TERMS_PER_STEP
-        self.effort.spend(_STEPS_PER_FILTER + nodes * terms // _NODES_PER_STEP)
+        steps_for_many_nodes = 1 + scenario.demand.size // _TERMS_PER_STEP
+        self.effort.spend(_STEPS_PER_FILTER + nodes * steps_for_many_nodes // _NODES_PER_STEP)

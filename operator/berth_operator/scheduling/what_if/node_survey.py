@@ -188,8 +188,9 @@ def _search_passing_nodes(
     request, order = pod_info.request, inventory.name_positions()
     unsure = set(np.flatnonzero(passing).tolist())
     if request.need.filters_suffice or not request.need.any_device:
-        # The filters decide here, also for a pod that asks for no devices but says how near they must be. If
-        # it asks for some, the search of one node confirms them, which is so cheap that it is not charged.
+        # The filters decide here. Of a pod without devices `filters_suffice` does not say so if it names a
+        # scope for them. If the pod asks for some, the search of one node confirms what the filters say: that
+        # is so cheap that it is not charged.
         unlimited_budget = ExplanationBudget(
             Effort(explanation_budget.NO_LIMIT, budget.effort.expired), unlimited_nodes=True
         )

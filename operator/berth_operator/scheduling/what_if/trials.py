@@ -28,13 +28,13 @@ def scenario_of(survey: NodeSurvey, row: int) -> Scenario:
     # A quarantine for the pod's namespace is treated as one of the node, so that the same change lifts both.
     quarantined = dict(survey.demand.quarantined_nodes).get(info.name, "")
     demand = dataclasses.replace(survey.demand, quarantined_nodes=frozenset())
-    # Not `info.device`: there the cards are marked that pods with invalid allocations may hold. The change
-    # may end such a pod; if it does not, `charge` marks them again.
+    # The Device without the trouble that invalid allocations make, which is in `info.device`: the change may
+    # end such a pod. If it does not, `charge` makes that trouble again.
     return Scenario(
         survey.request,
         demand,
         node=info.node,
-        device=info.device_after_claims,
+        device=info.device_before_holds,
         agent_not_ready=info.agent_not_ready,
         holds=holds,
         quarantine=info.quarantine or quarantined,
@@ -121,4 +121,4 @@ def fits(survey: NodeSurvey, scenario: Scenario) -> bool:
 def granted_devices(survey: NodeSurvey, scenario: Scenario) -> set[str]:
     """Return the uuids of the devices that the pod would get."""
     found = place(survey, scenario)
-    return {share.uuid for share in allocator.effective_shares(found.grants)} if found is not None else set()
+    return {share.uuid for share in allocator.peak_shares(found.grants)} if found is not None else set()
