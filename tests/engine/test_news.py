@@ -165,7 +165,7 @@ def test_who_was_woken_for_a_change_is_not_looked_for_at_each_node(monkeypatch: 
 
     for _ in range(2):
         for at in range(9):
-            ledger.backlog.node_changed(f"n{at}", ClusterEvent.CAPACITY_FREED, lambda _: False)
+            ledger.offers.offer(f"n{at}", ClusterEvent.CAPACITY_FREED)
         found.append(sorted(ledger.backlog._woken))
         ledgers.requeue(ledger, "a", ClusterEvent.CAPACITY_FREED)
 

@@ -5,9 +5,11 @@ import functools
 from typing import Final
 from unittest import mock
 
+import pytest
+
 from berth_operator.engine import paced_wakes
 from berth_operator.engine.ledger import Ledger
-from berth_operator.scheduling import decisions, pod_index
+from berth_operator.scheduling import backlog, decisions, pod_index
 from berth_operator.scheduling.decisions import ClusterEvent
 from berth_operator.scheduling.nodes import facts
 from support import builders, clock, ledgers
@@ -60,6 +62,20 @@ def test_a_placed_pod_with_anti_affinity_wakes_none_that_it_cannot_help() -> Non
 
     ledger.pod_over("uid-other")
     assert ledgers.ready_names(ledger) == ["apart"]
+
+
+def test_counts_whose_selectors_name_too_much_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each pod with new labels is compared with all that is counted, long after who asked for it is gone."""
+    monkeypatch.setattr(pod_index, "MOST_NAMED", 100)
+    ledger = ledgers.with_nodes(1)
+    ledger.pod_bound(builders.hold("w", labels=WEB))
+
+    for at in range(50):
+        many = facts.PodSelector((builders.NAMESPACE,), (builders.is_among("app", *map(str, range(at))),))
+        ledger.inventory.pods.counts(pod_index.CounterKey((many,)), 1)
+
+    assert repr(ledger.inventory.pods) == "<PodIndex: 1 counted selectors, 0 terms>"
+    assert ledger.inventory.pods.counts(pod_index.CounterKey((SELECTOR,)), 1).tolist() == [1]
 
 
 def test_what_was_forgotten_wakes_all_the_same() -> None:
@@ -149,6 +165,27 @@ def test_labels_that_change_too_often_count_together_in_the_end() -> None:
     ledger.paced_wakes.wake_delayed()
 
     assert ledgers.ready_names(ledger) == ["apart"]
+
+
+def test_where_too_many_selectors_wait_changes_wake_all_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To compare each of them with each change of a pod would take longer than to try their pods at times."""
+    monkeypatch.setattr(backlog, "MOST_COMPARED", 3)
+    now = clock.Clock()
+    ledger = with_sleeping_pods(now)
+    four = facts.InterPodRules(affinity=tuple(facts.PodTerm(SELECTOR, key) for key in "abcd"))
+    demand = builders.demand(inter_pod_rules=four)
+    ledgers.add_sleeping(ledger, "many", ClusterEvent.PODS_CHANGED, demand=demand)
+
+    woken = 0
+    for at in range(3 * paced_wakes.WAKES_IN_A_ROW):
+        ledger.pod_bound(builders.hold(f"w{at}", labels=WEB))
+        woken += "many" in ledgers.ready_names(ledger)
+        ledgers.requeue(ledger, "many", ClusterEvent.PODS_CHANGED)
+    now.advance(paced_wakes.SECONDS_BETWEEN_WAKES)
+    ledger.paced_wakes.wake_delayed()
+
+    assert woken == paced_wakes.WAKES_IN_A_ROW
+    assert "many" in ledgers.ready_names(ledger)
 
 
 def test_a_pod_that_is_charged_otherwise_neither_goes_nor_comes() -> None:

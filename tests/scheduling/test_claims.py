@@ -212,6 +212,20 @@ def test_the_end_of_the_pod_that_has_the_claim_wakes_the_one_that_waits() -> Non
     assert ledgers.ready_names(ledger) == ["second"]
 
 
+@pytest.mark.parametrize(
+    "field", [{"volume": "v" * 254}, {"volume": "v", "storage_class": "c" * 254}], ids=["volume", "class"]
+)
+def test_a_name_that_is_longer_than_any_takes_no_memory(field: dict[str, Any]) -> None:
+    """Anybody may write a megabyte into a claim; the beginning of it stands for no object of that name."""
+    short = {key: value[:253] for key, value in field.items()}
+
+    long_claim, claim = make.claim(**field), make.claim(**short)
+
+    found, meant = (one.volume + one.storage_class for one in (long_claim, claim))
+    assert found != meant
+    assert len(found) == len(meant) + 1
+
+
 def test_a_claim_that_is_edited_again_and_again_wakes_pods_a_few_times_only() -> None:
     """Whoever may edit it keeps no other pod from being tried; its last state counts soon."""
     now = clock.Clock()

@@ -199,6 +199,16 @@ def test_a_pod_that_takes_a_search_has_its_turn_among_others_that_do(monkeypatch
     assert found == ["new"]
 
 
+def test_pods_that_take_a_whole_round_each_keep_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long the pod in order took, one is tried out of order."""
+    monkeypatch.setitem(globals(), "TRY_SECONDS", 0.3)
+    ledger, now = stage(free=True)
+    push_crowd(ledger, "2026-01-01")
+    wait(ledger, "new", "2026-01-02")
+
+    assert [name for _ in range(2) for name in play(ledger, now)] == ["new"]
+
+
 def test_the_demoted_have_no_turns() -> None:
     """They come after all others."""
     backlog = backlogs.of(A, B)
@@ -238,7 +248,7 @@ def test_reservations_of_all_nodes_are_not_asked_for_each() -> None:
     backlog.cluster_event((ClusterEvent.POLICY_CHANGED,))
     backlog.node_changed("n1", ClusterEvent.CAPACITY_FREED, lambda _: pytest.fail("asked for nothing"))
 
-    assert backlog._rotation.reservations.limited == 0
+    assert not backlog._rotation.reservations.limited_pods
 
 
 def left_to(backlog: Backlog, *done: str) -> frozenset[str]:
@@ -306,7 +316,8 @@ def test_a_node_that_wakes_all_kinds_is_reserved_alone(monkeypatch: pytest.Monke
     monkeypatch.setattr(backlog_module, "MOST_COMPARED", 1)
     backlog = backlogs.requeue(A, B, C, awaited=decisions.ANY_RARE_EVENT)
     for _ in range(3):
-        backlog.node_changed("n1", ClusterEvent.DEVICE_CHANGED, lambda _: True)
+        if not backlog.node_changed("n1", ClusterEvent.DEVICE_CHANGED, lambda _: True):
+            backlog.wake_all("n1", ClusterEvent.DEVICE_CHANGED)
     backlog.push(builders.pod_info("new", priority=-1))
 
     assert left_to(backlog, "uid-a", "uid-b", "uid-c") == {"n1"}

@@ -7,13 +7,14 @@ revision, and some older ones by uid. Both are coarse on purpose. A new pod is c
 and costs no further write, and an old one is declared together with many others that are likely to
 be next.
 
-A bind waits until the Lease surely covers its pod. A declaration that is being written may or may not
-be in force already, so a pod must be covered by it and by the one before. Each new declaration names
-the pods whose binds are under way, those that wait to be covered, and the first pods of the backlog,
-so that one write serves many binds. Only a few unschedulable pods, and pods in backoff, are among
-them. The declaration is renewed when it covers many pods without need, because a new leader has to
-change each of these before it decides. A large pod takes the server as long as a hundred others, so
-it is named only for its own bind.
+A bind waits until the Lease surely covers its pod. A declaration that is being written may or may not be in
+force already, so a pod must be covered by it and by the one before. Each new declaration names the pods whose
+binds are under way, those that wait to be covered, and the first pods of the backlog, so that one write
+serves many binds. Only a few unschedulable pods, and pods in backoff, are among them. The declaration is
+renewed when it covers many pods without need, because a new leader has to change each of these before it
+decides. A large pod takes the server as long as a hundred others, so it is named only for its own bind. A pod
+that still waits for its volumes has no bind under way. Where too many have one to be named, the declaration
+covers all pods: the annotations of a Lease have a limit.
 """
 
 import asyncio
@@ -30,6 +31,7 @@ FORMAT: Final = 1
 NAMED_AHEAD: Final = 512  # A write of the Lease for each so many old pods costs nothing beside their binds.
 IDLE_AHEAD: Final = 64  # Of the pods of which no bind is sent for now, which all the same may be next.
 MOST_IDLE: Final = 128
+MOST_NAMED: Final = 4096  # 160 KB, of the 256 KiB that all annotations of an object may have.
 MOST_COVERED: Final = 1024  # A new leader changes so many in about a second.
 LARGE: Final = 1 << 16  # Bytes of a pod.
 MOST_BYTES: Final = 4 << 20  # Of all large pods that are covered without need.
@@ -152,10 +154,10 @@ class BindDeclarer:
         ledger, requested = self._ledger, self._requested
         self._requested = set()
         ahead = *ledger.backlog.first_in_line(NAMED_AHEAD), *self._first_idle()
-        return BindDeclaration(
-            ledger.revisions.take_newest(),
-            frozenset((*ledger.assumed_pods, *requested, *(uid for uid in ahead if self._size(uid) < LARGE))),
-        )
+        under_way = ledger.assumed_pods.keys() - ledger.assumed_pods.awaiting_volumes
+        named = under_way | requested | {uid for uid in ahead if self._size(uid) < LARGE}
+        newest = ledger.revisions.take_newest()
+        return BindDeclaration(newest, frozenset(named)) if len(named) <= MOST_NAMED else EVERYTHING
 
     def _first_idle(self) -> list[str]:
         """Return the first of the idle; where there are many, as they were some seconds ago."""

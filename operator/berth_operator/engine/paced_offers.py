@@ -32,7 +32,7 @@ class PacedOffers:
         if not self._backlog:
             return
         if change in UNPACED:
-            self._backlog.node_changed(node, change, self._judge(node, before))
+            self._wake(node, change, self._judge(node, before))
         else:
             self._changes.setdefault(node, set()).add(change)
             self._paced.wake(("a node has improved", node), lambda: self._offer_now(node))
@@ -40,4 +40,8 @@ class PacedOffers:
     def _offer_now(self, node: str) -> None:
         able = self._judge(node, None)
         for change in sorted(self._changes.pop(node)):
-            self._backlog.node_changed(node, change, able)
+            self._wake(node, change, able)
+
+    def _wake(self, node: str, change: ClusterEvent, able: Able) -> None:
+        if not self._backlog.node_changed(node, change, able):
+            self._backlog.wake_all(node, change)

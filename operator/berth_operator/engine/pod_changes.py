@@ -2,7 +2,7 @@
 
 A pod on any node that comes, goes or changes its labels may let a waiting pod in on another node, and so may
 the taints of a Node, those of its labels that a pod counts by, or the labels of a Namespace. What a Node does
-is paced, as `paced_wakes` says.
+is paced, as `paced_wakes` says, and so is any change where too many selectors wait to be compared with it.
 """
 
 import asyncio
@@ -90,9 +90,13 @@ class PodChanges:
                 self._wake.set()
             return helps
 
-        self._backlog.node_changed(None, ClusterEvent.PODS_CHANGED, helped)
-        if not self._backlog.awaits(ClusterEvent.PODS_CHANGED):
-            self._wake.set()  # All were woken, perhaps because there are too many kinds to be compared.
+        if not self._backlog.node_changed(None, ClusterEvent.PODS_CHANGED, helped):
+            self._paced.wake("pods have changed", self._wake_all)
+
+    def _wake_all(self) -> None:
+        """Wake all that look at pods: they have too many selectors to be compared with each change."""
+        self._backlog.wake_all(None, ClusterEvent.PODS_CHANGED)
+        self._wake.set()
 
 
 def _counts_by(demand: facts.NodeDemand, labels: frozenset[str]) -> bool:

@@ -3,10 +3,10 @@
 Pods are tried by priority, then by creation time, then by name; `queue_order` says what labels add.
 Pods that are demoted, because their search takes long or their binds are refused, come last.
 
-A pod that did not fit waits for a cluster event that could help it. Of the pods that an event could
-help, the first of each kind are tried at once, and one more for each of the kind that is
-placed; the others back off, longer with each attempt (`queued_pods.backoff`). So a crowd of pods
-that fit nowhere costs little and delays no other pod. No clock is read here.
+A pod that did not fit waits for a cluster event that could help it. Of the pods that an event could help, the
+first of each kind are tried at once, and one more for each of the kind that is placed; the others back off,
+longer with each attempt (`queued_pods.backoff`). So a crowd of pods that fit nowhere costs little and delays
+no other pod. No clock is read here.
 """
 
 import heapq
@@ -20,7 +20,7 @@ from berth_operator.scheduling.pods_by_claim import ChangedClaims, PodsByClaim
 from berth_operator.scheduling.queued_pods import Entry, PodInfo, SortKey, Standing
 
 FOLLOWING_AT_ONCE: Final = 256  # Of all kinds, when a namespace is suspended or resumed.
-MOST_COMPARED: Final = 4096  # Kinds with changed nodes between two rounds; beyond that all are activated.
+MOST_COMPARED: Final = 4096  # Kinds with nodes, or selectors with pods, between two rounds.
 SEARCHED_AT_ONCE: Final = 64  # Pods of a round that need a search on single nodes, so that others come too.
 
 EventWait = tuple[int, decisions.AwaitedEvents]  # The kind of the pods, and what they wait for.
@@ -253,36 +253,36 @@ class Backlog:
 
     def node_changed(
         self, node: str | None, change: decisions.ClusterEvent, able: Callable[[PodInfo], bool]
-    ) -> None:
+    ) -> bool:
         """Wake the pods that such a change of a node could help, if `able` says that it might take them.
 
         The node may now refuse the others for another reason, so that any event may help them. None: pods.
+        Return False if they are too many to be compared, for `wake_all`.
         """
-        reservations = self._rotation.reservations
-        self._compared += reservations.limited
+        self._compared += sum(one.comparisons(node) for one in self._rotation.reservations.limited_pods)
         if self._compared > MOST_COMPARED:
-            self._wake_all(node, change)
-            return
-        reservations.offered(node, able)
+            return False
+        self._rotation.reservations.offered(node, able)
         for (kind, awaited), group in list(self._unschedulable.items()):
             if change not in awaited:
                 continue
-            self._compared += 1
+            first = next(iter(group.values())).pod_info
+            self._compared += first.comparisons(node)
             if self._compared > MOST_COMPARED:
-                self._wake_all(node, change)
-                return
-            if able(next(iter(group.values())).pod_info):
+                return False
+            if able(first):
                 self._wake(group, node)
             elif node is not None:
                 self._wait_for_anything(kind, awaited)
+        return True
 
     def _wait_for_anything(self, kind: int, awaited: decisions.AwaitedEvents) -> None:
         if not awaited >= decisions.ANY_RARE_EVENT:
             for entry in self._unschedulable.pop((kind, awaited)).values():
                 self._wait_for_event(entry, decisions.ANY_RARE_EVENT | awaited)
 
-    def _wake_all(self, node: str | None, change: decisions.ClusterEvent) -> None:
-        """Wake all pods that wait for such an event: there are too many kinds and nodes to compare each."""
+    def wake_all(self, node: str | None, change: decisions.ClusterEvent) -> None:
+        """Wake all pods that wait for such an event of a node or of pods, because they cannot be compared."""
         self._rotation.reservations.reserve(node)
         if change not in self._all_woken_by:
             self.cluster_event((change,), node)

@@ -90,6 +90,11 @@ class RoundDeadlines:
         return self.clock() >= self.out_of_order_from
 
     @property
+    def has_second_part(self) -> bool:
+        """Whether pods are tried out of order at all."""
+        return self.out_of_order_from < self.ends
+
+    @property
     def too_short_for_search(self) -> bool:
         """Whether less time is left than one search may take."""
         return self.clock() + self.seconds_per_search > self.ends
@@ -149,7 +154,7 @@ def schedule(
             yield decision
         else:
             backlog.note_held_back(pod_info.uid, now=now)
-        if deadlines is not None and deadlines.over:
+        if deadlines is not None and deadlines.over and not in_order:
             return
 
 
@@ -164,7 +169,7 @@ def _pods_to_try(
     active = backlog.active(now, limits.pods_in_order)
     next_in_order, offered = None, 0
     for pod_info in active:
-        if deadlines is not None and deadlines.in_order_over:
+        if deadlines is not None and (deadlines.in_order_over or (offered and deadlines.over)):
             next_in_order = pod_info
             break
         offered += 1
@@ -173,14 +178,24 @@ def _pods_to_try(
     at_limit = offered >= min(limits.pods_in_order, SEARCHED_AT_ONCE)
     if deadlines is None or (next_in_order is None and not at_limit):
         return  # All active pods had their turn, or there is no clock.
-    for pod_info, reserved in backlog.out_of_order(now, tried):
-        if deadlines.over:
-            return
-        yield PodToTry(pod_info, in_order=False, reserved_for_others=reserved)
+    yield from _pods_out_of_order(backlog, now, deadlines, tried)
     # Where those left some time, the round goes on in order: `active` is an iterator.
     for pod_info in itertools.chain([next_in_order] if next_in_order else [], active):
-        if pod_info.uid not in tried:
+        if not deadlines.over and pod_info.uid not in tried:
             yield PodToTry(pod_info)
+
+
+def _pods_out_of_order(
+    backlog: Backlog, now: float, deadlines: RoundDeadlines, tried: Collection[str]
+) -> Iterator[PodToTry]:
+    """Yield active pods that were not tried in order, until the round is over, and one in any case.
+
+    However long those in order took: else they might keep all others waiting.
+    """
+    for count, (pod_info, reserved) in enumerate(backlog.out_of_order(now, tried)):
+        if deadlines.over and (count or not deadlines.has_second_part):
+            return
+        yield PodToTry(pod_info, in_order=False, reserved_for_others=reserved)
 
 
 class RoundBudget:

@@ -21,7 +21,10 @@ from berth_operator.scheduling import node_table, pod_terms, replica_index
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.nodes import affinity, facts
 
-MOST_COUNTERS: Final = 1024  # Selectors whose counts are remembered, and how much memory these may take.
+# Keys whose counts are remembered, how much all their selectors may name (each pod with new labels is
+# compared with all of them), and how much memory the counts may take.
+MOST_COUNTERS: Final = 1024
+MOST_NAMED: Final = 1 << 14
 MOST_COUNTERS_BYTES: Final = 64 << 20
 BYTES_PER_ROW: Final = 8
 # Every namespace has it, by the API server; the other labels are known once the Namespace has been read.
@@ -40,10 +43,11 @@ class CounterKey(NamedTuple):
 class Counter:
     """How many pods of each row a key selects."""
 
-    __slots__ = ("counts", "key", "pairs", "test")
+    __slots__ = ("counts", "key", "named", "pairs", "test")
 
     def __init__(self, key: CounterKey, size: int) -> None:
         self.key = key
+        self.named = sum(one.size for one in key.selectors)
         self.counts: node_table.Numbers = np.zeros(size, dtype=np.int64)
         self.test = _all_of([label_matcher(one.expressions) for one in key.selectors])
         # Labels that each pod must have: to look for them is faster than to ask for all that is required.
@@ -96,7 +100,9 @@ class PodIndex:
         self._namespaces: dict[str, Mapping[str, str]] = {}  # Their labels.
         # By namespace, how many pods of each row there are whose labels are not known.
         self._unlabelled: dict[str, collections.Counter[int]] = {}
-        self._counters: collections.OrderedDict[CounterKey, Counter] = collections.OrderedDict()
+        # The least recently asked first. An ordered dict would hash each key when it is gone through.
+        self._counters: dict[CounterKey, Counter] = {}
+        self._named = 0  # By the selectors of all counters.
         self._forgotten = False  # Whether any counter was ever forgotten for want of room.
         self._counters_of: dict[pod_terms.Identity, tuple[Counter, ...]] = {}
         self._repelling = pod_terms.TermIndex[facts.PodTerm](
@@ -197,7 +203,7 @@ class PodIndex:
         for key in [
             key for key in self._counters if any(pod_terms.by_namespace_labels(one) for one in key.selectors)
         ]:
-            del self._counters[key]
+            self._named -= self._counters.pop(key).named
         self._counters_of.clear()
         self._repelling.forget_answers()
         self._weighted.forget_answers()
@@ -228,10 +234,10 @@ class PodIndex:
 
     def counts(self, key: CounterKey, size: int) -> node_table.Numbers:
         """Return how many pods a key selects on each of so many rows."""
-        if (counter := self._counters.get(key)) is None:
-            counter = self._counted(key, size)
+        if (counter := self._counters.pop(key, None)) is not None:
+            self._counters[key] = counter
         else:
-            self._counters.move_to_end(key)
+            counter = self._counted(key, size)
         if len(counter.counts) < size:
             counter.grow(size)
         return counter.counts[:size]
@@ -243,10 +249,11 @@ class PodIndex:
             found = np.bincount(rows, minlength=size)
             counter.counts = found.astype(np.int64)
         self._counters[key] = counter
+        self._named += counter.named
         self._counters_of.clear()
         most = min(MOST_COUNTERS, MOST_COUNTERS_BYTES // (BYTES_PER_ROW * max(1, size)))
-        while len(self._counters) > max(1, most):
-            self._counters.popitem(last=False)
+        while len(self._counters) > 1 and (len(self._counters) > most or self._named > MOST_NAMED):
+            self._named -= self._counters.pop(next(iter(self._counters))).named
             self._forgotten = True
         return counter
 
@@ -281,8 +288,8 @@ class PodIndex:
             labels = dict(hold.labels)
             found = tuple(
                 one
-                for key, one in self._counters.items()
-                if one.selects(labels) and self._about(key, hold.namespace)
+                for one in self._counters.values()
+                if one.selects(labels) and self._about(one.key, hold.namespace)
             )
             pod_terms.remember(self._counters_of, identity, found)
         return found

@@ -72,6 +72,11 @@ class PodInfo:
         """Namespace and name, as people name a pod."""
         return f"{self.namespace}/{self.name}"
 
+    def comparisons(self, node: str | None) -> int:
+        """Count what it takes to compare it with a node, or with None with another pod, for each selector."""
+        rules = self.demand.inter_pod_rules
+        return max(1, len(rules.selectors)) if node is None and rules is not None else 1
+
     @property
     def needs_device_search(self) -> bool:
         """Whether nothing less than a search on single nodes tells whether the pod fits."""

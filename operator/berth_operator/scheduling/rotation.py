@@ -66,9 +66,9 @@ class Reservations:
         return len(self._reservations)
 
     @property
-    def limited(self) -> int:
-        """Count the kinds for which some nodes are reserved, but not all of them."""
-        return len(self._limited)
+    def limited_pods(self) -> list[queued_pods.PodInfo]:
+        """One pod of each kind for which some nodes are reserved, but not all of them."""
+        return [one.pod_info for one in self._limited.values()]
 
     def woken(self, entry: Entry, node: str | None) -> None:
         """Reserve a node for a pod, because the node has improved; with None all nodes."""

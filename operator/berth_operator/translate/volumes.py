@@ -1,6 +1,7 @@
 """Claims, PersistentVolumes, StorageClasses and what CSI drivers say, as the core knows them.
 
-Anybody may write a claim, so a selector has limits, and of a claim beyond them it is not read.
+Anybody may write a claim, so a selector has limits, and of a claim beyond them it is not read. A name that is
+longer than any name is kept as one that nothing has.
 """
 
 import itertools
@@ -26,6 +27,7 @@ ZONE_LABELS: Final = (OLD_ZONE, OLD_REGION, ZONE, REGION)
 NEW_LABELS: Final = {OLD_ZONE: ZONE, OLD_REGION: REGION}
 SEPARATOR: Final = "__"  # Of several zones in one label.
 MAX_DRIVERS: Final = 64  # Of a node.
+LONGEST_NAME: Final = 253  # Of any object, by the rules of Kubernetes.
 # Of a selector, which is compared with each volume: labels and expressions, all values, and characters.
 MAX_CONDITIONS: Final = 16
 MAX_VALUES: Final = 64
@@ -36,7 +38,7 @@ def read_claim(claim: raw_volumes.Claim) -> facts.Claim:
     """Return a claim."""
     meta, spec = claim.metadata, claim.spec
     requests = (spec.resources.requests if spec.resources else None) or {}
-    volume = spec.volume_name or ""
+    volume = _name(spec.volume_name)
     # One that has a volume is not compared with others any more.
     selector = None if volume else spec.selector
     too_long = _is_too_long(selector)
@@ -48,17 +50,22 @@ def read_claim(claim: raw_volumes.Claim) -> facts.Claim:
         is_bound=bool(volume) and BOUND in meta.annotations,
         is_lost=claim.status.phase == LOST,
         is_deleted=meta.deletion_timestamp is not None,
-        owner=next((one.uid for one in meta.owner_references if one.controller), ""),
-        storage_class=meta.annotations.get(OLD_CLASS, spec.storage_class_name or ""),
-        attributes_class=spec.volume_attributes_class_name or "",
-        selected_node=meta.annotations.get(SELECTED_NODE, ""),
+        owner=_name(next((one.uid for one in meta.owner_references if one.controller), "")),
+        storage_class=_name(meta.annotations.get(OLD_CLASS, spec.storage_class_name)),
+        attributes_class=_name(spec.volume_attributes_class_name),
+        selected_node=_name(meta.annotations.get(SELECTED_NODE)),
         access_modes=frozenset(spec.access_modes or ()),
-        mode=spec.volume_mode or facts.FILESYSTEM,
+        mode=_name(spec.volume_mode) or facts.FILESYSTEM,
         size=quantities.demand(requests.get(STORAGE, 0)),
         selector=None if too_long else _selector(selector),
         is_too_long=too_long,
         version=meta.resource_version,
     )
+
+
+def _name(text: str | None) -> str:
+    """Return a name; of one that is too long the beginning, made so that it is no name."""
+    return text if text and len(text) <= LONGEST_NAME else f"{text[:LONGEST_NAME]}…" if text else ""
 
 
 def read_volume(volume: raw_volumes.Volume) -> facts.Volume:
