@@ -1,6 +1,7 @@
 """What a leader has to know of the one before it goes through the hands of one that never led."""
 
 import asyncio
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,28 @@ async def test_a_campaign_that_is_cut_short_keeps_nobody_waiting(
         await runner.withdraw()
 
     assert await candidate(session, "c_x").try_acquire() == terms.Term("c_x/3", clean=clean)
+
+
+@pytest.mark.usefixtures("no_leader")
+async def test_a_late_write_that_is_refused_is_nobodys_trouble(account: Path, session: api.Api) -> None:
+    """Another has taken the Lease meanwhile, and nobody reads the answer any more: nothing is logged."""
+    await (await leader(session)).release(clean=True)
+    lost: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: lost.append(context))
+
+    async with LateApi(connection.load(account), before=True) as late:
+        runner = candidate(late, "b_x")
+        campaign = asyncio.create_task(runner.campaign())
+        await late.reached.wait()
+        await tasks.end([campaign])
+        await candidate(session, "c_x").try_acquire()
+        late.may_go_on.set()
+        assert runner._acquiring is not None
+        await asyncio.wait([runner._acquiring])
+        runner._acquiring = None
+        gc.collect()
+
+    assert lost == []
 
 
 @pytest.mark.usefixtures("no_leader")

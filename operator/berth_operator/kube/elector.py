@@ -150,6 +150,8 @@ class Elector:
         lapsed = current is not None and current.spec.holder_identity not in {None, "", self._identity}
         write = self._write(self._acquired(current), new=current is None)
         self._acquiring = asyncio.create_task(write, name="acquire the lead")
+        # Where the campaign is cut short, perhaps nobody asks how the write ended.
+        self._acquiring.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
         try:
             # A campaign that is cut short leaves the write to `withdraw`.
             self._held = await asyncio.shield(self._acquiring)
