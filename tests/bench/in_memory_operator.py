@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from bench import pod_generator
+from bench import placement_rules, pod_generator
 from berth_crds import wire
 from berth_crds.client import watch
 from berth_operator.engine import bind_sender, decision_reporter, loop, ports
@@ -38,6 +38,7 @@ from support import builders, irregular_topologies, topologies, writers
 
 MOST_WAITING: Final = 300
 MOST_BOUND: Final = 300
+PODS_THERE: Final = 2000  # Without cards; they stay.
 STEP_SECONDS: Final = 0.05  # That pass between two rounds.
 
 
@@ -136,7 +137,7 @@ def furnish(ledger: Ledger, count: int) -> None:
 
 
 def _add_node(ledger: Ledger, name: str, at: int) -> None:
-    labels = {"kubernetes.io/hostname": name, "zone": pod_generator.ZONES[at % 3], "rack": str(at // 20)}
+    labels = {"kubernetes.io/hostname": name, "zone": placement_rules.ZONES[at % 3], "rack": str(at // 20)}
     taints = (facts.Taint("gpu", "", "NoSchedule"),) if at % 7 == 0 else ()
     given = ((facts.CPU, 192_000), (facts.MEMORY, 2 << 40), (facts.PODS, 256))
     ledger.node_seen(facts.Node(name, labels, taints, allocatable=given))
@@ -209,6 +210,8 @@ class InMemoryOperator:
             _add_node(self.ledger, odd_node(at), at)
             self.publish(pod_generator.Board(at, sort))
             self.ledger.agent_silent(odd_node(at), silent=False)
+        for body in placement_rules.bound_pods(PODS_THERE, nodes):
+            self._hear(msgspec.json.encode(body))
         self._measure()
 
     def _measure(self) -> None:
@@ -264,13 +267,16 @@ class InMemoryOperator:
 
     def _show(self, uid: str, body: bytes) -> None:
         started = time.thread_time()
+        self._hear(body)
+        self.spent[uid].translated += time.thread_time() - started
+        self.waiting[uid] = zlib.compress(body, 1)
+
+    def _hear(self, body: bytes) -> None:
         thing = self._codec.decode_object(msgspec.Raw(body))
         if isinstance(thing, watch.Undecodable):
             self.sink.undecodable(thing)
         else:
             self.sink.upserted(thing)
-        self.spent[uid].translated += time.thread_time() - started
-        self.waiting[uid] = zlib.compress(body, 1)
 
     def end(self, uid: str) -> None:
         """Have the watch show that a pod is gone."""

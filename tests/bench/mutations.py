@@ -6,7 +6,7 @@ None knows what is slow. Applied again and again to what was slow, they find wha
 import copy
 from typing import Any, Final
 
-from bench import pod_generator
+from bench import placement_rules, pod_generator
 
 
 def _containers(made: pod_generator.Pod) -> list[dict[str, Any]]:
@@ -71,7 +71,7 @@ def _forget(draw: pod_generator.PodGenerator, made: pod_generator.Pod) -> None:
 
 def _elsewhere(draw: pod_generator.PodGenerator, made: pod_generator.Pod) -> None:
     """Say more of the place."""
-    draw.place(made["spec"])
+    placement_rules.add(draw.dice, made["spec"])
 
 
 def _join(draw: pod_generator.PodGenerator, made: pod_generator.Pod) -> None:

@@ -14,6 +14,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
+from bench import placement_rules
 from berth_crds import aliases, names
 from support import irregular_topologies
 
@@ -42,7 +43,6 @@ MODELS: Final = (
     "Tesla T4",
 )
 PROFILES: Final = ("1g.10gb", "2g.20gb", "3g.40gb", "7g.80gb", "1g.5gb", "9g.999gb")
-ZONES: Final = ("a", "b", "c")
 SAVED: Final = 32  # Slow pods that are mutated further, of each kind.
 LONGEST: Final = 1_400_000  # Bytes; the API server takes no more.
 MOST_ANNOTATIONS: Final = 250_000  # Bytes of all annotations, likewise.
@@ -102,6 +102,7 @@ def seeds() -> list[Pod]:
     ]
     cut = [holding(f"m{at}", {f"nvidia.com/mig-{one}": 5}) for at, one in enumerate(PROFILES[:4])]
     beside = holding("main", {names.NVIDIA_GPU: 3, names.RDMA: 300})
+    away = placement_rules.away_from_pods(terms=64, expressions=4)
     return [
         pod(ONE_CARD),
         pod(EIGHT),
@@ -118,6 +119,7 @@ def seeds() -> list[Pod]:
         pod(*cut),
         pod(beside, annotations={names.JOINT: "gpu,rdma", names.SCOPE: "pcie"}),
         *(linked(*counts, policy=policy) for counts in LINKED for policy in ("required", "preferred")),
+        pod(ONE_CARD, affinity=away),
         pod(*[holding(f"c{at}", {}) for at in range(2000)]),
         pod(*[holding(f"c{at}", {names.NVIDIA_GPU: 1}) for at in range(2000)]),
     ]
@@ -178,8 +180,10 @@ class PodGenerator:
             made["spec"]["initContainers"] = [self.starter(at) for at in range(dice.randint(1, most))]
         for _ in range(dice.choice((0, 0, 0, 0, 1, 1, 2, 5))):
             made["metadata"]["annotations"].update(self.wish())
+        if dice.random() < 0.5:
+            made["metadata"]["labels"] = placement_rules.labels(dice)
         for _ in range(dice.choice((0, 0, 0, 1, 2))):
-            self.place(made["spec"])
+            placement_rules.add(dice, made["spec"])
         return made
 
     def starter(self, at: int) -> dict[str, Any]:
@@ -240,51 +244,6 @@ class PodGenerator:
     def word(self, *words: str) -> str:
         """Return one of these words."""
         return self.dice.choice(words)
-
-    # ------------------------------------------------------------ the place
-
-    def place(self, spec: dict[str, Any]) -> None:
-        """Say something of where a pod may run."""
-        dice = self.dice
-        many = dice.choice((1, 1, 2, 5, 60, 130, 300))
-        match dice.randrange(4):
-            case 0:
-                spec["nodeSelector"] = {self._label(): dice.choice(ZONES) for _ in range(many)}
-            case 1:
-                keys = (dice.choice(("", "gpu", f"k{at}")) for at in range(many))
-                spec["tolerations"] = [{"key": key, "operator": "Exists"} for key in keys]
-            case 2:
-                spec["tolerations"] = [{"key": f"team-{at}", "value": "x"} for at in range(many)]
-            case _:
-                spec["affinity"] = {
-                    "nodeAffinity": {
-                        "requiredDuringSchedulingIgnoredDuringExecution": {
-                            "nodeSelectorTerms": self._terms(many)
-                        }
-                    }
-                }
-
-    def _label(self) -> str:
-        return self.dice.choice(("zone", "rack", "kubernetes.io/hostname", f"l{self.dice.randrange(400)}"))
-
-    def _terms(self, many: int) -> list[dict[str, Any]]:
-        dice = self.dice
-        across = dice.choice((1, many))
-        return [
-            {"matchExpressions": [self._expression() for _ in range(max(1, many // across))]}
-            for _ in range(across)
-        ]
-
-    def _expression(self) -> dict[str, Any]:
-        dice = self.dice
-        operator = dice.choice(("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"))
-        count = {"In": 4, "NotIn": 4, "Gt": 1, "Lt": 1}.get(operator, 0) * dice.choice((1, 1, 10))
-        values = [dice.choice((*ZONES, "7", f"node-{dice.randrange(1000):05}")) for _ in range(count)]
-        return {
-            "key": self._label(),
-            "operator": operator,
-            "values": values[: 1 if operator in "GtLt" else None],
-        }
 
 
 Dice = random.Random

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from berth_operator.scheduling import node_table, pod_terms, replica_index
+from berth_operator.scheduling import label_index, node_table, pod_terms, replica_index
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.nodes import affinity, facts
 
@@ -38,6 +38,13 @@ class CounterKey(NamedTuple):
 
     selectors: tuple[facts.PodSelector, ...]
     exclude_terminating: bool = False
+
+    @property
+    def expressions(self) -> facts.Expressions | None:
+        """The expressions of all selectors, or None if one of them selects no pod."""
+        if any(one.expressions is None for one in self.selectors):
+            return None
+        return tuple(itertools.chain.from_iterable(one.expressions or () for one in self.selectors))
 
 
 class Counter:
@@ -96,7 +103,7 @@ class PodIndex:
     def __init__(self, rows: Mapping[str, int], holds: Callable[[], Iterable[Hold]]) -> None:
         self._rows = rows
         self._holds = holds
-        self._pods: dict[str, dict[str, Hold]] | None = None  # By namespace and uid; None until asked.
+        self._pods: dict[str, label_index.LabelIndex] | None = None  # By namespace; None until asked.
         self._namespaces: dict[str, Mapping[str, str]] = {}  # Their labels.
         # By namespace, how many pods of each row there are whose labels are not known.
         self._unlabelled: dict[str, collections.Counter[int]] = {}
@@ -123,7 +130,7 @@ class PodIndex:
     def add(self, hold: Hold) -> None:
         """Add a pod that is on a node."""
         if self._pods is not None:
-            self._pods.setdefault(hold.namespace, {})[hold.uid] = hold
+            self._indexed(self._pods, hold)
         self.replicas.count(hold, self._rows[hold.node], 1)
         if self._counters or hold.anti_affinity or hold.weighted_terms or not hold.labels_known:
             self._count(hold, 1)
@@ -132,7 +139,7 @@ class PodIndex:
         """Remove a pod."""
         if self._pods is not None:
             pods = self._pods[hold.namespace]
-            del pods[hold.uid]
+            pods.remove(hold)
             if not pods:
                 del self._pods[hold.namespace]
         self.replicas.count(hold, self._rows[hold.node], -1)
@@ -151,19 +158,25 @@ class PodIndex:
             for hold in holds:
                 self.add(hold)
 
-    def _by_namespace(self) -> dict[str, dict[str, Hold]]:
+    def _by_namespace(self) -> dict[str, label_index.LabelIndex]:
         if self._pods is None:
             self._pods = {}
             for hold in self._holds():
-                self._pods.setdefault(hold.namespace, {})[hold.uid] = hold
+                self._indexed(self._pods, hold)
         return self._pods
+
+    @staticmethod
+    def _indexed(pods: dict[str, label_index.LabelIndex], hold: Hold) -> None:
+        if (found := pods.get(hold.namespace)) is None:
+            found = pods[hold.namespace] = label_index.LabelIndex()
+        found.add(hold)
 
     def replace(self, before: Hold, hold: Hold) -> bool:
         """Replace a pod on the same node; return whether it is another one to those who look at it."""
         same = seen_by_others(before) == seen_by_others(hold)
         if same:
             if self._pods is not None:
-                self._pods[hold.namespace][hold.uid] = hold
+                self._pods[hold.namespace].add(hold)
         else:
             self.remove(before)
             self.add(hold)
@@ -258,18 +271,12 @@ class PodIndex:
         return counter
 
     def _selected(self, counter: Counter) -> Iterator[Hold]:
-        """Yield the pods that a counter counts; pods that share their labels are compared once."""
-        selects, exclude_terminating = counter.selects, counter.key.exclude_terminating
-        required = next(iter(counter.pairs), None)  # Most pods do not have it.
-        found: dict[int, bool] = {}  # By the identity of the labels, which the holds keep alive.
+        """Yield the pods that a counter counts."""
+        if (expressions := counter.key.expressions) is None:
+            return
         for namespace in self._namespaces_of(counter.key):
-            for hold in self._by_namespace()[namespace].values():
-                labels = hold.labels
-                if required is not None and required not in labels:
-                    continue
-                if (meant := found.get(id(labels))) is None:
-                    meant = found[id(labels)] = selects(dict(labels))
-                if meant and not (exclude_terminating and hold.leaving):
+            for hold in self._by_namespace()[namespace].selected(expressions):
+                if not (counter.key.exclude_terminating and hold.leaving):
                     yield hold
 
     def _namespaces_of(self, key: CounterKey) -> list[str]:

@@ -5,7 +5,7 @@ A mask is worked out when the first constraint asks for it, and once.
 
 import copy
 import functools
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from typing import Final
 
 import numpy as np
@@ -27,6 +27,7 @@ class Query:
         "_cards_with_room",
         "_matching",
         "cards_after_each_condition",
+        "countable_rows",
         "inventory",
         "need",
         "rows",
@@ -41,6 +42,8 @@ class Query:
         self.signature = signature
         self.need = signature.need
         self.cards_after_each_condition: CardsAfterConditions = ()  # `constraints.cards` sets it.
+        # `constraints.topology_spread` sets it, by what its constraints have in common.
+        self.countable_rows: dict[Hashable, node_table.Mask] = {}
         self._matching: object = NOT_COMPUTED
         self._cards_with_room: object = NOT_COMPUTED
 

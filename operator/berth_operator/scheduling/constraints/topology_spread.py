@@ -80,10 +80,18 @@ def countable(
     query: Query, constraint: facts.SpreadConstraint, constraints: Iterable[facts.SpreadConstraint]
 ) -> node_table.Mask:
     """Return the rows on which pods count, and whose domains exist: with the labels of all constraints."""
+    needed = frozenset(one.topology_key for one in constraints)
+    common = needed, constraint.honors_affinity, constraint.honors_taints
+    if (mask := query.countable_rows.get(common)) is None:
+        mask = query.countable_rows[common] = _countable(query, constraint, needed)
+    return mask
+
+
+def _countable(query: Query, constraint: facts.SpreadConstraint, needed: Iterable[str]) -> node_table.Mask:
     inventory, selection = query.inventory, query.signature.demand.node_selection
     mask = inventory.table.has_node[: inventory.size].copy()
-    for one in constraints:
-        mask &= topologies.domains(query, one.topology_key) != topologies.NO_DOMAIN
+    for key in needed:
+        mask &= topologies.domains(query, key) != topologies.NO_DOMAIN
     if constraint.honors_affinity and (selection.selector or selection.affinity is not None):
         mask &= inventory.node_labels().matching(selection)
     if constraint.honors_taints:
