@@ -7,7 +7,6 @@ worked out for one says nothing of the next.
 import random
 from typing import Any, Final
 
-
 Body = dict[str, Any]
 Dice = random.Random
 
@@ -116,7 +115,7 @@ def _pod_expression(dice: Dice) -> Body:
 
 
 def away_from_pods(*, terms: int, expressions: int) -> Body:
-    """Return an anti-affinity of so many terms, each of which means none of `bound_pods`, and looks at all."""
+    """Return an anti-affinity of so many terms, none of which means any of `bound_pods`."""
     selectors = (
         [{"key": f"none-{term}-{at}", "operator": "DoesNotExist"} for at in range(expressions - 1)]
         + [{"key": "tier", "operator": "In", "values": [f"none-{term}", "none"]}]

@@ -28,6 +28,7 @@ changes = st.tuples(st.sampled_from(UIDS), st.none() | labels)
 
 
 def pod(uid: str, labels: Labels) -> Hold:
+    """Return a pod on a node."""
     return Hold(uid=uid, title=f"ml/{uid}", node="n1", labels=labels)
 
 
@@ -35,6 +36,7 @@ def pod(uid: str, labels: Labels) -> Hold:
 def test_a_selector_selects_whom_each_pods_labels_say(
     steps: list[tuple[tuple[str, Labels | None], tuple[LabelExpression, ...]]],
 ) -> None:
+    """It is asked after each change, and pods change their labels, too."""
     index, pods = LabelIndex(), dict[str, Hold]()
     for (uid, found), selector in steps:
         if uid in pods:
@@ -49,6 +51,7 @@ def test_a_selector_selects_whom_each_pods_labels_say(
 
 
 def test_a_pod_takes_the_place_of_the_one_with_its_uid() -> None:
+    """Whoever is told of a pod is told of its newest state."""
     index = LabelIndex()
     index.add(pod("a", (("app", "1"),)))
     index.add(later := pod("a", (("app", "1"),)))
@@ -56,6 +59,7 @@ def test_a_pod_takes_the_place_of_the_one_with_its_uid() -> None:
 
 
 def test_labels_that_are_gone_are_forgotten() -> None:
+    """Otherwise the memory of many pods with labels of their own would never come back."""
     index, holds = LabelIndex(), [pod(uid, (("name", uid), ("app", "1"))) for uid in UIDS]
     for hold in holds:
         index.add(hold)

@@ -6,7 +6,8 @@ number, and each label and each key leads to the numbers of the groups that have
 answered with a few operations on sets.
 """
 
-from collections.abc import Hashable, Iterator, Set
+from collections.abc import Hashable, Iterator
+from collections.abc import Set as AbstractSet
 from typing import Final, Generic, TypeVar
 
 from berth_operator.scheduling.holds import Hold
@@ -60,8 +61,8 @@ class LabelIndex:
         for number in self._meeting(expressions):
             yield from self._groups[number].values()
 
-    def _meeting(self, expressions: facts.Expressions) -> Set[int]:
-        having, lacking = list[Set[int]](), list[Set[int]]()
+    def _meeting(self, expressions: facts.Expressions) -> AbstractSet[int]:
+        having, lacking = list[AbstractSet[int]](), list[AbstractSet[int]]()
         for one in expressions:
             match one.operator:
                 case "In":
@@ -74,20 +75,20 @@ class LabelIndex:
                     lacking.append(self._by_key.of(one.key))
                 case _:  # As `affinity.holds` has it: what selectors do not know is met by none.
                     return NO_NUMBERS
-        found: Set[int] = self._groups.keys()
+        found: AbstractSet[int] = self._groups.keys()
         if having:
             first, *others = sorted(having, key=len)
             found = set(first).intersection(*others)
         return set(found).difference(*lacking) if lacking else found
 
-    def _with_any(self, expression: facts.LabelExpression) -> Set[int]:
+    def _with_any(self, expression: facts.LabelExpression) -> AbstractSet[int]:
         """Return the groups that have one of the values of an expression."""
         found = [self._by_label.of((expression.key, value)) for value in expression.values]
         return found[0] if len(found) == 1 else NO_NUMBERS.union(*found)
 
 
 class _Numbers(Generic[Key]):
-    """Sets of numbers by key; one that is alone is not in a set, for most labels of pods with many are rare."""
+    """Sets of numbers by key. One that is alone is in no set: of many labels most are of one group."""
 
     __slots__ = ("_found",)
 
@@ -110,6 +111,6 @@ class _Numbers(Generic[Key]):
         if not isinstance(found, set) or not found:
             del self._found[key]
 
-    def of(self, key: Key) -> Set[int]:
+    def of(self, key: Key) -> AbstractSet[int]:
         found = self._found.get(key, NO_NUMBERS)
         return {found} if isinstance(found, int) else found
