@@ -15,11 +15,12 @@ import hypothesis
 import pytest
 import uvloop
 
+from support import thorough
 from testbed import cluster as clusters
 from testbed import lending
 
 # How long an example takes says more of what else the machine does than of the program.
-hypothesis.settings.register_profile("berth", deadline=None)
+hypothesis.settings.register_profile("berth", deadline=None, max_examples=thorough.examples(200))
 hypothesis.settings.load_profile("berth")
 
 # The programs of clusters have memory enough here: they collect garbage a third as often as by themselves.

@@ -8,7 +8,6 @@ import uvloop
 
 from berth_crds import device_packages, flags, logs, nesting, text
 from berth_crds.client import errors
-from berth_operator import app
 from berth_operator.settings import PROGRAM, Settings, parse
 
 log = logging.getLogger("berth_operator")
@@ -21,6 +20,8 @@ def main() -> int:
     nesting.raise_limits()
     try:
         settings = parse()
+        from berth_operator import app  # noqa: PLC0415  # Half a second that --help and a wrong flag need not take.
+
         _start_log(settings)
         for sentence in device_packages.load(settings.device_packages):
             log.error("%s", sentence)
