@@ -101,7 +101,7 @@ class ClaimServer:
         """Select a node for a claim that has not changed."""
         return await self._write(
             f"{claim.name} on {node}",
-            self.claims.get(claim.key),
+            lambda: self.claims.get(claim.key),
             claim,
             lambda: self.put(dataclasses.replace(claim, selected_node=node)),
         )
@@ -111,7 +111,7 @@ class ClaimServer:
         meant = dataclasses.replace(volume, claim=claim.key, claim_uid=claim.uid)
         return await self._write(
             f"{volume.name} for {claim.name}",
-            self.volumes.get(volume.name),
+            lambda: self.volumes.get(volume.name),
             volume,
             lambda: self.put(meant),
         )
@@ -119,14 +119,14 @@ class ClaimServer:
     async def _write(
         self,
         what: str,
-        now: facts.Claim | facts.Volume | None,
+        find: Callable[[], facts.Claim | facts.Volume | None],
         read: facts.Claim | facts.Volume,
         write: Callable[[], None],
     ) -> Answer:
         await asyncio.sleep(0.01)
         if (answer := self.before_write()) is not None:
             return answer
-        if now is None or now.version != read.version:
+        if (now := find()) is None or now.version != read.version:
             return ports.Unknown("409 Conflict")
         self.writes.append(what)
         write()

@@ -1,6 +1,9 @@
 """A volume that exists is marked as meant for a claim before the claim's pod is bound."""
 
+import dataclasses
 from typing import Final
+
+import pytest
 
 from berth_operator.engine import ports
 from engine.claim_server import LOST
@@ -64,6 +67,53 @@ async def test_the_next_leader_finds_a_volume_that_is_meant_for_the_claim() -> N
     await second.engine.run(until=second.engine.placed)
 
     assert (second.binds, second.server.writes) == (["n2"], [])
+
+
+@timeless.scenario
+async def test_pods_that_share_a_claim_share_its_volume() -> None:
+    """Whichever comes first marks the volume; no node is selected for a claim whose volume exists."""
+    world = World(OF_LOCAL, ON_N2, LOCAL, cards=3)
+    for name in ("p", "q", "r"):
+        world.wait(name=name)
+
+    await world.engine.advance(lambda: world.server.volumes["disk"].claim)
+    await world.engine.advance(timeless.clock()() + 1)
+    world.server.bind_reserved()
+    await world.engine.advance(lambda: len(world.binds) == 3)
+
+    assert (world.binds, world.server.writes) == (["n2"] * 3, ["disk for data"])
+
+
+@timeless.scenario
+async def test_a_pod_outlives_the_one_that_brought_the_volume_along() -> None:
+    """It is decided anew, and marks the volume itself."""
+    world = World(OF_LOCAL, ON_N2, LOCAL, cards=2)
+    world.server.before_write = lambda: LOST
+    for name in ("p", "q"):
+        world.wait(name=name)
+    await world.engine.advance(2.0)
+
+    world.engine.ledger.pod_over("uid-p")
+    world.server.before_write = lambda: None
+    await world.engine.advance(lambda: world.server.volumes["disk"].claim)
+    world.server.bind_reserved()
+    await world.engine.advance(lambda: bool(world.binds))
+
+    assert (world.binds, world.server.writes) == (["n2"], ["disk for data"])
+
+
+@pytest.mark.parametrize("node", ["n1", "n2"])
+@timeless.scenario
+async def test_a_node_selected_for_a_claim_whose_class_makes_no_volumes_means_nothing(node: str) -> None:
+    """Somebody has written it, and no provisioner takes it away again."""
+    world = World(dataclasses.replace(OF_LOCAL, selected_node=node), ON_N2, LOCAL)
+    world.wait()
+
+    await world.engine.advance(lambda: world.server.volumes["disk"].claim)
+    world.server.bind_reserved()
+    await world.engine.run(until=world.engine.placed)
+
+    assert (world.binds, world.server.writes) == (["n2"], ["disk for data"])
 
 
 @timeless.scenario

@@ -216,13 +216,13 @@ def test_the_smallest_volume_that_does_is_chosen_and_reserved() -> None:
 
     for name, volume in (("a", "small"), ("b", "large")):
         ledgers.assume(ledger, name)
-        assert ledger.inventory.volumes.assumed_volume(("ml", name), f"uid-{name}") == volume
+        assert ledger.inventory.volumes.assumed_volume(("ml", name)) == volume
     (wait,) = ledgers.decide(ledger)
     ledger.pod_over("uid-a")
 
     assert isinstance(wait, Wait)
     ledgers.assume(ledger, "c")
-    assert ledger.inventory.volumes.assumed_volume(("ml", "c"), "uid-c") == "small"
+    assert ledger.inventory.volumes.assumed_volume(("ml", "c")) == "small"
 
 
 # ---------------------------------------------------------------- what is remembered

@@ -259,21 +259,28 @@ class VolumeBinder:
 
     async def _advance_to(self, step: _Step, claim: facts.Claim) -> Outcome | Waiting:
         """Do the next thing for a claim as it is now."""
-        if claim.is_deleted or claim.is_lost or claim.selected_node not in {"", step.node}:
+        selected = self._volumes.selected_node(claim)
+        if claim.is_deleted or claim.is_lost or selected not in {"", step.node}:
             return ports.Unsent()  # The next decision depends on that.
         if claim.is_bound:
             self._selected.pop(claim.uid, None)
             return await self._check_volume(step, claim)
         if claim.volume:
             return Waiting(f"claim {claim.name} is being bound to volume {claim.volume}")
-        if claim.selected_node:
+        if selected:
             self._remember(claim, step.node)
             return Waiting(f"the volume of claim {claim.name} is being made for node {step.node}")
         known = self._selected.pop(claim.uid, None)
         if known is not None and known.node == step.node:
             return Failed(f"the provisioner could make no volume for claim {claim.name} there", claim.key)
-        if volume := self._volumes.assumed_volume(claim.key, step.pod_info.uid):
+        if volume := self._volumes.assumed_volume(claim.key):
             return await self._reserve(claim, volume)
+        return await self._select(step, claim)
+
+    async def _select(self, step: _Step, claim: facts.Claim) -> Outcome | Waiting:
+        """Have the volume of a claim made for the node."""
+        if not self._volumes.provisions(claim):
+            return ports.Unsent()  # The pod for which the volume was reserved is gone.
         answer = await self._call(claim.namespace, self._writer.volumes.select_node, claim, step.node)
         if isinstance(answer, ports.Written):
             self._remember(claim, step.node)

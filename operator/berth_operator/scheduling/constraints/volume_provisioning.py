@@ -28,7 +28,7 @@ def unresolvable(query: Query) -> Iterator[Rejection]:
     provided = _provided(query, open_) if open_ else {}
     for claim in delayed:
         yield from _pinned(query, claim)
-        if volumes.has_assumed_volume(claim.key):
+        if volumes.assumed_volume(claim.key):
             continue  # Another pod, which is just being bound, brings the volume along.
         for one in _not_provisioned(query, claim):
             has_volume = provided.get(claim.key)

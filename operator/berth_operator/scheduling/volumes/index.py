@@ -272,18 +272,25 @@ class Volumes:
 
     def node_of(self, claim: facts.Claim) -> str:
         """Return the node for which a claim without a volume gets one; empty where that is open."""
-        if claim.selected_node:
-            return claim.selected_node
+        if node := self.selected_node(claim):
+            return node
         return next((one.node for one in self._assumed.get(claim.key, {}).values()), "")
 
-    def assumed_volume(self, claim: facts.ClaimKey, uid: str) -> str:
-        """Return the volume that is reserved for a claim of a pod; empty where there is none."""
-        assumed = self._assumed.get(claim, {}).get(uid)
-        return assumed.volume if assumed is not None else ""
+    def selected_node(self, claim: facts.Claim) -> str:
+        """Return the node for which the provisioner of a claim makes its volume; without one empty.
 
-    def has_assumed_volume(self, claim: facts.ClaimKey) -> bool:
-        """Whether a volume is reserved for a claim, for whichever pod."""
-        return any(one.volume for one in self._assumed.get(claim, {}).values())
+        Where volumes are not made on demand, nobody would ever take a selected node off the claim again.
+        """
+        return claim.selected_node if self.provisions(claim) else ""
+
+    def provisions(self, claim: facts.Claim) -> bool:
+        """Whether volumes of the class of a claim are made on demand."""
+        storage_class = self.classes.get(claim.storage_class)
+        return storage_class is not None and storage_class.provisions
+
+    def assumed_volume(self, claim: facts.ClaimKey) -> str:
+        """Return the volume that is reserved for a claim, for whichever of its pods; empty without one."""
+        return next((one.volume for one in self._assumed.get(claim, {}).values() if one.volume), "")
 
     def fitting(self, kind: fitting_volumes.ClaimKind) -> fitting_volumes.FittingVolumes | None:
         """Return the available volumes that would do for a kind, also reserved ones; None for none."""
