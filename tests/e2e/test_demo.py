@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-pytestmark = [pytest.mark.slow, pytest.mark.cluster]
+pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.thorough]
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 # What each part of the story shows, in its order.

@@ -8,6 +8,7 @@ import pytest
 from berth_crds import names
 from e2e import disasters
 from e2e.stage import Stage
+from support import thorough
 from testbed import pages, ports, waiting
 
 
@@ -30,7 +31,7 @@ async def until_ready_says(port: int, word: str, *, said: bool) -> pages.Answer:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("kinds")
-@pytest.mark.parametrize("kind", [names.POLICIES, names.GPU_PODS])
+@pytest.mark.parametrize("kind", [names.GPU_PODS, thorough.case(names.POLICIES)])
 async def test_a_missing_kind_is_told_and_outlived(stage: Stage, kind: str) -> None:
     """The probe names the trouble with 200, for binds do not depend on it; later nothing is left of it."""
     port = ports.free()

@@ -19,6 +19,7 @@ from e2e.inside import (
     until_running,
 )
 from e2e.stage import HARDWARE, Stage
+from support import thorough
 from support.nvml import fixtures, machine, presets
 from testbed import workers
 
@@ -69,7 +70,7 @@ def plugin(worker: workers.Worker) -> tuple[str, ...]:
     [
         pytest.param(("--nri",), id="NRI"),
         pytest.param(("--device-list-strategy", "cdi-cri"), id="the plugin by CDI"),
-        pytest.param(("--pass-device-specs",), id="the plugin by device nodes"),
+        thorough.case(("--pass-device-specs",), id="the plugin by device nodes"),
     ],
 )
 async def test_an_instance_is_opened_and_no_other_of_its_card(

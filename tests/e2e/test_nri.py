@@ -22,6 +22,7 @@ from e2e.inside import (
     whole,
 )
 from e2e.stage import HARDWARE, Stage
+from support import thorough
 from support.deviceplugin import DevicePlugin
 from support.nvml import fixtures, machine, presets
 from support.rdma_tree import RdmaTree
@@ -34,7 +35,7 @@ SEES_ALL: Final = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}
 REQUIRED: Final = "required-plugins.noderesource.dev"
 
 
-@pytest.mark.parametrize("by_cdi", [False, True], ids=["directly", "by the agent's CDI spec"])
+@pytest.mark.parametrize("by_cdi", [False, thorough.case(True)], ids=["directly", "by the agent's CDI spec"])
 async def test_each_container_opens_the_cards_of_its_annotation_and_no_others(
     stage: Stage, worker: workers.Worker, driver: Path, *, by_cdi: bool
 ) -> None:

@@ -22,7 +22,7 @@ from simulation import every_container, every_field, simulator
 from support import manifests
 from testbed import cluster as clusters
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.thorough]
 
 FEATURES: Final = ("--feature-gates=AllAlpha=true,AllBeta=true", "--runtime-config=api/all=true")
 KINDS: Final = "pods,nodes,devices,gpupods,placementpolicies,priorityclasses"
