@@ -296,7 +296,10 @@ def test_pods_that_need_a_search_do_not_crowd_out_the_others() -> None:
     pods = [hard(f"h{at:04}", priority=1) for at in range(1000)]
     queue = backlogs.of(*pods, builders.pod_info("easy"))
 
-    assert ready(queue, limit=256) == [*(pod.name for pod in pods[: backlog.SEARCHED_AT_ONCE]), "easy"]
+    assert ready(queue, limit=256) == [
+        *(pod.name for pod in pods[: backlog.MOST_SEARCHED_IN_A_ROUND]),
+        "easy",
+    ]
     assert queue.next_due() == 0.0
 
 

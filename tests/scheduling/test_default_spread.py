@@ -108,7 +108,7 @@ def test_replicas_of_one_round_are_spread() -> None:
 def counted(both: Both) -> dict[str, int]:
     """Return how many pods of the controller are on which nodes."""
     index = both.inventory.index
-    found = both.inventory.pods.replicas.rows(pod_info(replica()).demand.controller)
+    found = both.inventory.pods.by_controller.rows(pod_info(replica()).demand.controller)
     return {name: found[index[name]] for name in index if index[name] in found}
 
 

@@ -7,7 +7,7 @@ import pytest
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import backlog as backlog_module
 from berth_operator.scheduling import cycle, decisions, rotation
-from berth_operator.scheduling.backlog import SEARCHED_AT_ONCE, Backlog
+from berth_operator.scheduling.backlog import MOST_SEARCHED_IN_A_ROUND, Backlog
 from berth_operator.scheduling.decisions import ClusterEvent
 from berth_operator.scheduling.devices import requests, search_effort
 from berth_operator.scheduling.nodes import facts
@@ -186,7 +186,7 @@ def test_a_pod_that_takes_a_search_has_its_turn_among_others_that_do(monkeypatch
     ledger, now = stage(free=True)
     half = requests.Gpus(1, core=50, ratio=50)
     asked = builders.request(half, half, models=["crowd"])
-    for at in range(SEARCHED_AT_ONCE):
+    for at in range(MOST_SEARCHED_IN_A_ROUND):
         demand = facts.NodeDemand(amounts=((facts.CPU, at + 1),))
         wait(ledger, f"c{at:02}", "2026-01-01", of="crowd", request=asked, demand=demand)
     wait(ledger, "new", "2026-01-02", request=builders.request(half, half))

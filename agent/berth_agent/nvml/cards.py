@@ -1,7 +1,8 @@
 """One card, read through NVML: what it is, where it is, how it is divided, and what runs on it.
 
 What cannot change while the library is open (name, compute capability, location) is read once for
-each uuid, everything else for every sample (`measurements`). A card without uuid, name or memory
+each uuid, everything else for every sample (`measurements`, which says how to add a measurement; what is
+published of a card besides is a field of `probe.Card`). A card without uuid, name or memory
 is lost: nothing of it could be given out.
 """
 

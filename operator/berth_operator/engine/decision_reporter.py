@@ -30,7 +30,7 @@ class DecisionReporter:
             ledger, status_writer.shown_message, clock=clock, cpu_clock=cpu_clock
         )
 
-    def next_reason_renewal(self) -> float | None:
+    def next_explanation_due(self) -> float | None:
         """Return when some reasons are to be renewed, if any pod waits."""
         return self.reasons.next_due(self._clock())
 

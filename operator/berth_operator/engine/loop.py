@@ -22,8 +22,8 @@ SEARCH_SECONDS: Final = 0.01  # The part of DECIDE_SECONDS that one pod may sear
 # The part of DECIDE_SECONDS in which pods are tried in the order of the queue. The rest is for those that
 # the time does not reach in this order (`scheduling.rotation`).
 IN_ORDER_SECONDS: Final = 0.01
-# To find out why a pod waits is begun only while `waiting_reasons.LEAST_SECONDS` of this are left, so only
-# where deciding took less than half of it. Each explanation has a time limit of its own.
+# To find out why a pod waits is begun only while `waiting_reasons.LEAST_SECONDS` (0.015) of this are left:
+# only where deciding took less than half of it. Each explanation has a time limit of its own.
 ROUND_SECONDS: Final = 0.03
 
 
@@ -60,10 +60,10 @@ class Loop:
     def round(self) -> None:
         """Make one round of decisions, and start to act on them."""
         started = self._clock()
-        # Resume the dry runs by which refused binds are tried again (`bind_refusals`), the binding of volumes
-        # (`volume_binder`), and namespaces that were suspended for their slow binds (`slow_namespaces`).
+        # What is due: dry runs, by which refused binds are tried again (`bind_refusals`), nodes where
+        # no volume could be made (`volume_binder`), namespaces suspended for slow binds (`slow_namespaces`).
         self.binder.resume_due(started)
-        # Wake the pods whose waking was put off, because the same thing had changed too often.
+        # Wake the pods whose waking was put off, because one object had changed too often.
         self._ledger.paced_wakes.wake_delayed()
         round_decisions = self._schedule(started)
         self._records.record_round(self._ledger, round_decisions, started=started, ended=self._clock())
@@ -121,7 +121,7 @@ class Loop:
         dues = (
             ledger.backlog.next_due(),
             ledger.paced_wakes.next_due(),
-            reporter.next_reason_renewal(),
+            reporter.next_explanation_due(),
             self.binder.next_due(),
         )
         return min((due for due in dues if due is not None), default=None)

@@ -21,7 +21,7 @@ from berth_operator.scheduling.queued_pods import Entry, PodInfo, SortKey, Stand
 
 FOLLOWING_AT_ONCE: Final = 256  # Of all kinds, when a namespace is suspended or resumed.
 MOST_COMPARED: Final = 4096  # Kinds with nodes, or selectors with pods, between two rounds.
-SEARCHED_AT_ONCE: Final = 64  # Pods of a round that need a search on single nodes, so that others come too.
+MOST_SEARCHED_IN_A_ROUND: Final = 64  # Pods that need a search on single nodes; so others come too.
 
 EventWait = tuple[int, decisions.AwaitedEvents]  # The kind of the pods, and what they wait for.
 
@@ -303,7 +303,7 @@ class Backlog:
         self._sort_in_woken()
         while (place := self._backoff.first()) is not None and place[0] <= now:
             self._activate(self._entries[place[2]])
-        most_searched = SEARCHED_AT_ONCE if limit else math.inf
+        most_searched = MOST_SEARCHED_IN_A_ROUND if limit else math.inf
         places = queues.walk((self._active, math.inf), (self._searched, most_searched))
         found = (self._entries[uid] for _, _, uid in itertools.islice(places, limit))
         for entry in found if self._raised.empty else queue_order.reordered(list(found), self._first_raised):

@@ -15,8 +15,8 @@ needs a `device search` where these do not tell whether a node fits: then combin
 are tried (`search`).
 
 Pods are tried in order. Those that the time of a round does not reach in this order are tried out of order,
-in the last part of the round (`rotation`). A node that gains room, or comes to suit a waiting pod, after the
-pod's last try is reserved for it until its next try. A pod that is tried out of order takes no node that is
+in the last part of the round (`rotation`). If a node gains room after a pod's last try, or comes to suit it,
+the node is reserved for this pod until its next try. A pod that is tried out of order takes no node that is
 reserved for a pod before it in the queue. A pod that might fit only on reserved nodes stays active, and once
 it has been held back for half a second it ignores reservations. A namespace is suspended while its binds take
 long at the API server: its pods are skipped.
@@ -37,7 +37,7 @@ from berth_operator.scheduling import (
     queued_pods,
     signatures,
 )
-from berth_operator.scheduling.backlog import SEARCHED_AT_ONCE, Backlog
+from berth_operator.scheduling.backlog import MOST_SEARCHED_IN_A_ROUND, Backlog
 from berth_operator.scheduling.constraints import reason_counts
 from berth_operator.scheduling.devices import allocator, search_effort
 from berth_operator.scheduling.devices.search_effort import Effort
@@ -46,7 +46,7 @@ from berth_operator.scheduling.search import Search
 
 # Steps of device searches (`Effort`), for all pods of a round together and for each pod. They make
 # simulations end at the same place on every machine; in the loop the time of a round runs out first
-# (`RoundDeadlines`).
+# (`RoundDeadlines`; the seconds are in `engine.loop`).
 STEPS_PER_ROUND: Final = 5_000
 STEPS_PER_POD: Final = 2_000
 # Signatures for which no node was found in this round, perhaps for lack of effort: the next pod with the same
@@ -132,8 +132,8 @@ def schedule(
     search.inventory.refresh_supply()  # The totals of the cluster, on which scores depend.
     if not backlog:
         return
-    # The model of the workload, on which scores depend, is made now and remembered by the inventory: else the
-    # search of the first pod would pay for it.
+    # The model of the workload (what free space is worth, given the pods that come) is made now, and the
+    # inventory remembers it: else the search of the first pod would pay for it.
     _ = search.inventory.workload_model()
     unschedulable: UnschedulableSignatures = {}
     deadlines = limits.deadlines
@@ -174,8 +174,9 @@ def _pods_to_try(
             break
         offered += 1
         yield PodToTry(pod_info)
-    # So many are active at least if `active` has ended at one of its limits.
-    at_limit = offered >= min(limits.pods_in_order, SEARCHED_AT_ONCE)
+    # `active` ends after `pods_in_order`, or after so many pods that need a device search. Then more may be
+    # active than it has yielded.
+    at_limit = offered >= min(limits.pods_in_order, MOST_SEARCHED_IN_A_ROUND)
     if deadlines is None or (next_in_order is None and not at_limit):
         return  # All active pods had their turn, or there is no clock.
     yield from _pods_out_of_order(backlog, now, deadlines, tried)
@@ -188,9 +189,10 @@ def _pods_to_try(
 def _pods_out_of_order(
     backlog: Backlog, now: float, deadlines: RoundDeadlines, tried: Collection[str]
 ) -> Iterator[PodToTry]:
-    """Yield active pods that were not tried in order, until the round is over, and one in any case.
+    """Yield active pods that were not tried in order, until the round is over.
 
-    However long those in order took: else they might keep all others waiting.
+    If the round has a part for them, one is tried however long those in order took: else these might keep all
+    others waiting.
     """
     for count, (pod_info, reserved) in enumerate(backlog.out_of_order(now, tried)):
         if deadlines.over and (count or not deadlines.has_second_part):
@@ -290,7 +292,7 @@ def _count_reasons(
     if signature not in unschedulable:
         counts = reason_counts.count(search.inventory, signature, search.reasons_by_row(signature, policy))
         awaited = decisions.awaited_events(counts)
-        # None: some node was not searched to the end, so the pod is tried again after a pause.
+        # `awaited` is None if some node was not searched to the end: the pod is tried again after a pause.
         if signature.demand.claims and awaited is not None:
             # Whatever the reasons are: a volume that has changed may make other nodes suit the pod.
             awaited |= {decisions.ClusterEvent.VOLUME_CHANGED}
@@ -309,6 +311,7 @@ def _decide(
 ) -> decisions.Decision | None:
     """Return the decision for a pod; None if it might fit only on nodes reserved for earlier pods."""
     original, pod_info = pod_info, policy_rules.apply(policy, pod_info)
+    # What pods on nodes say of it, and the nodes whose kubelets reject pods of its namespace.
     pod_info = existing_terms.with_terms_of_existing_pods(search.inventory.pods, pod_info)
     pod_info = namespace_quarantines.with_quarantined_nodes(search.inventory.quarantines, pod_info)
     if pod_info.faults and not original.faults:

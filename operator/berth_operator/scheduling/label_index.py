@@ -1,4 +1,4 @@
-"""The pods of one namespace by their labels, and which of them a selector selects.
+"""The pods on nodes (`Hold`) of one namespace by their labels, and which of them a selector selects.
 
 A pod may bring 64 selectors, and a namespace thousands of pods whose labels all differ: to compare each pod
 with each expression would take a quarter of a second. So pods with equal labels form a group, a group has a
@@ -62,24 +62,24 @@ class LabelIndex:
             yield from self._groups[number].values()
 
     def _meeting(self, expressions: facts.Expressions) -> AbstractSet[int]:
-        having, lacking = list[AbstractSet[int]](), list[AbstractSet[int]]()
+        required, excluded = list[AbstractSet[int]](), list[AbstractSet[int]]()
         for one in expressions:
             match one.operator:
                 case "In":
-                    having.append(self._with_any(one))
+                    required.append(self._with_any(one))
                 case "Exists":
-                    having.append(self._by_key.of(one.key))
+                    required.append(self._by_key.of(one.key))
                 case "NotIn" if one.values:
-                    lacking.append(self._with_any(one))
+                    excluded.append(self._with_any(one))
                 case "DoesNotExist":
-                    lacking.append(self._by_key.of(one.key))
-                case _:  # As `affinity.holds` has it: what selectors do not know is met by none.
+                    excluded.append(self._by_key.of(one.key))
+                case _:  # No pod meets an operator that is not known, nor `NotIn` without values.
                     return NO_NUMBERS
         found: AbstractSet[int] = self._groups.keys()
-        if having:
-            first, *others = sorted(having, key=len)
+        if required:
+            first, *others = sorted(required, key=len)
             found = set(first).intersection(*others)
-        return set(found).difference(*lacking) if lacking else found
+        return set(found).difference(*excluded) if excluded else found
 
     def _with_any(self, expression: facts.LabelExpression) -> AbstractSet[int]:
         """Return the groups that have one of the values of an expression."""
@@ -88,7 +88,7 @@ class LabelIndex:
 
 
 class _Numbers(Generic[Key]):
-    """Sets of numbers by key. One that is alone is in no set: of many labels most are of one group."""
+    """Sets of numbers by key. A number that is alone is kept bare: most labels belong to one group."""
 
     __slots__ = ("_found",)
 

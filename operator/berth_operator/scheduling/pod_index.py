@@ -1,9 +1,9 @@
 """Which pods are on which nodes, by namespace and labels: what spread and pod affinity are counted from.
 
 Nothing is counted until somebody asks, nor are pods sorted by namespace before. A selector that was asked
-for keeps its counts by row, and each pod that comes, goes or changes its labels is added to the counts that
-it belongs to; the pods of one workload have equal labels, so which counts these are is remembered. The least
-recently asked selectors are forgotten.
+for keeps its counts by row, and each pod that comes, goes or changes its labels is added to the counts of the
+selectors that select it. Which these are is remembered by labels, for the pods of one workload have the same.
+The least recently asked selectors are forgotten.
 
 What pods on nodes say of others is kept by distinct term (`pod_terms`): their required anti-affinity keeps
 others away, whether these ask for anything or not, and their weighted terms count where others choose.
@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from berth_operator.scheduling import label_index, node_table, pod_terms, replica_index
+from berth_operator.scheduling import controller_index, label_index, node_table, pod_terms
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.nodes import affinity, facts
 
@@ -48,17 +48,17 @@ class CounterKey(NamedTuple):
 
 
 class Counter:
-    """How many pods of each row a key selects."""
+    """How many pods of each row a key selects; `size` is how much its selectors name."""
 
-    __slots__ = ("counts", "key", "named", "pairs", "test")
+    __slots__ = ("counts", "key", "pairs", "size", "test")
 
-    def __init__(self, key: CounterKey, size: int) -> None:
+    def __init__(self, key: CounterKey, rows: int) -> None:
         self.key = key
-        self.named = sum(one.size for one in key.selectors)
-        self.counts: node_table.Numbers = np.zeros(size, dtype=np.int64)
-        self.test = _all_of([label_matcher(one.expressions) for one in key.selectors])
+        self.size = sum(one.size for one in key.selectors)
+        self.counts: node_table.Numbers = np.zeros(rows, dtype=np.int64)
+        self.test = label_matcher(key.expressions)
         # Labels that each pod must have: to look for them is faster than to ask for all that is required.
-        self.pairs = tuple(pair for one in key.selectors for pair in _pairs(one.expressions))
+        self.pairs = tuple(_pairs(key.expressions))
 
     def selects(self, labels: Mapping[str, str]) -> bool:
         """Whether pods with these labels are counted, if they are in one of the namespaces."""
@@ -93,10 +93,6 @@ def _pairs(expressions: facts.Expressions | None) -> Iterator[tuple[str, str]]:
             yield one.key, one.values[0]
 
 
-def _all_of(tests: list[LabelTest]) -> LabelTest:
-    return tests[0] if len(tests) == 1 else lambda labels: all(test(labels) for test in tests)
-
-
 class PodIndex:
     """The pods on nodes; `rows` are the rows of the nodes by name, and `holds` returns all pods."""
 
@@ -109,16 +105,20 @@ class PodIndex:
         self._unlabelled: dict[str, collections.Counter[int]] = {}
         # The least recently asked first. An ordered dict would hash each key when it is gone through.
         self._counters: dict[CounterKey, Counter] = {}
-        self._named = 0  # By the selectors of all counters.
+        self._selectors_size = 0  # Of all counters.
         self._forgotten = False  # Whether any counter was ever forgotten for want of room.
-        self._counters_of: dict[pod_terms.Identity, tuple[Counter, ...]] = {}
+        self._counters_by_labels: dict[pod_terms.Identity, tuple[Counter, ...]] = {}
+        # Beyond the limit of a namespace, a term that keeps pods away becomes one about all pods, and one
+        # that has only a weight is left out.
         self._repelling = pod_terms.TermIndex[facts.PodTerm](
-            lambda term: term.selector, pod_terms.all_of_namespaces
+            lambda term: term.selector, beyond_limit=pod_terms.all_of_namespaces
         )
         self._weighted = pod_terms.TermIndex[facts.WeightedPodTerm](
-            lambda one: one.term.selector, lambda *_: None
+            lambda one: one.term.selector, beyond_limit=lambda *_: None
         )
-        self.replicas = replica_index.ReplicaIndex(lambda: ((one, rows[one.node]) for one in holds()))
+        self.by_controller = controller_index.ControllerIndex(
+            lambda: ((one, rows[one.node]) for one in holds())
+        )
         self.say_nothing = True  # Whether no pod on a node requires or prefers anything of pods to come.
 
     def __repr__(self) -> str:
@@ -131,7 +131,7 @@ class PodIndex:
         """Add a pod that is on a node."""
         if self._pods is not None:
             self._indexed(self._pods, hold)
-        self.replicas.count(hold, self._rows[hold.node], 1)
+        self.by_controller.count(hold, self._rows[hold.node], 1)
         if self._counters or hold.anti_affinity or hold.weighted_terms or not hold.labels_known:
             self._count(hold, 1)
 
@@ -142,7 +142,7 @@ class PodIndex:
             pods.remove(hold)
             if not pods:
                 del self._pods[hold.namespace]
-        self.replicas.count(hold, self._rows[hold.node], -1)
+        self.by_controller.count(hold, self._rows[hold.node], -1)
         if self._counters or hold.anti_affinity or hold.weighted_terms or not hold.labels_known:
             self._count(hold, -1)
 
@@ -216,8 +216,8 @@ class PodIndex:
         for key in [
             key for key in self._counters if any(pod_terms.by_namespace_labels(one) for one in key.selectors)
         ]:
-            self._named -= self._counters.pop(key).named
-        self._counters_of.clear()
+            self._selectors_size -= self._counters.pop(key).size
+        self._counters_by_labels.clear()
         self._repelling.forget_answers()
         self._weighted.forget_answers()
         return True
@@ -231,7 +231,7 @@ class PodIndex:
         if namespace in selector.namespaces:
             return True
         if not selector.namespace_selector:
-            return selector.namespace_selector is not None
+            return selector.namespace_selector is not None  # An empty one means all namespaces, None no more.
         return label_matcher(selector.namespace_selector)(self.labels_of_namespace(namespace))
 
     def selects(self, selector: facts.PodSelector, namespace: str, labels: facts.Labels) -> bool:
@@ -262,11 +262,11 @@ class PodIndex:
             found = np.bincount(rows, minlength=size)
             counter.counts = found.astype(np.int64)
         self._counters[key] = counter
-        self._named += counter.named
-        self._counters_of.clear()
+        self._selectors_size += counter.size
+        self._counters_by_labels.clear()
         most = min(MOST_COUNTERS, MOST_COUNTERS_BYTES // (BYTES_PER_ROW * max(1, size)))
-        while len(self._counters) > 1 and (len(self._counters) > most or self._named > MOST_NAMED):
-            self._named -= self._counters.pop(next(iter(self._counters))).named
+        while len(self._counters) > 1 and (len(self._counters) > most or self._selectors_size > MOST_NAMED):
+            self._selectors_size -= self._counters.pop(next(iter(self._counters))).size
             self._forgotten = True
         return counter
 
@@ -291,23 +291,26 @@ class PodIndex:
     def _counters_for(self, hold: Hold) -> tuple[Counter, ...]:
         """Return the counters that select a pod, should it be leaving or not."""
         identity = hold.namespace, hold.labels
-        if (found := self._counters_of.get(identity)) is None:
+        if (found := self._counters_by_labels.get(identity)) is None:
             labels = dict(hold.labels)
             found = tuple(
                 one
                 for one in self._counters.values()
                 if one.selects(labels) and self._about(one.key, hold.namespace)
             )
-            pod_terms.remember(self._counters_of, identity, found)
+            pod_terms.remember(self._counters_by_labels, identity, found)
         return found
 
-    def rows_of_unlabelled(self, selector: facts.PodSelector) -> list[int]:
+    def rows_with_unknown_labels(self, selector: facts.PodSelector) -> list[int]:
         """Return the rows of the pods whose labels are not known and that a selector may select."""
         among = (rows for namespace, rows in self._unlabelled.items() if self.includes(selector, namespace))
         return list(dict.fromkeys(itertools.chain.from_iterable(among)))
 
     def concerns(self, hold: Hold) -> bool:
-        """Whether this pod's coming, going or change may matter to a pod that was asked about."""
+        """Whether this pod's coming, going or change may matter to a waiting pod for which pods were counted.
+
+        Once a counter was forgotten, nobody knows for which.
+        """
         if self._forgotten or hold.anti_affinity or not hold.labels_known:
             return True
         return bool(self._counters and self._counters_for(hold))
@@ -321,7 +324,7 @@ class PodIndex:
 
     @property
     def repelling_keys(self) -> frozenset[str]:
-        """The labels of nodes that required anti-affinity of pods on nodes names."""
+        """The topology keys in the required anti-affinity of pods on nodes."""
         return frozenset(term.topology_key for term in self._repelling)
 
     def repelling(self, namespace: str, labels: facts.Labels) -> frozenset[facts.PodTerm]:

@@ -35,17 +35,17 @@ class TermIndex(Generic[Term]):
     """The terms, with the rows of the pods that have them; `selector_of` returns whom a term means.
 
     What pods of one namespace say is compared with every pod that is to be placed. So there is a limit to how
-    much that is: `coarse` returns the term that stands for one of a namespace that has brought too many; None
-    for one that is left out.
+    much that is: `beyond_limit` returns the term that stands for one of a namespace that has brought too
+    many; None for one that is left out.
     """
 
     def __init__(
         self,
         selector_of: Callable[[Term], facts.PodSelector],
-        coarse: Callable[[Term, str], Term | None] = lambda term, _: term,
+        beyond_limit: Callable[[Term, str], Term | None] = lambda term, _: term,
     ) -> None:
         self._selector_of = selector_of
-        self._coarse = coarse
+        self._beyond_limit = beyond_limit
         self._brought_by: dict[Term, str] = {}  # The namespace of the first pod that had the term.
         self._brought: collections.Counter[str] = collections.Counter()
         self._counted_for: dict[str, tuple[Term, ...]] = {}  # By uid, where it is not what the pod says.
@@ -79,7 +79,7 @@ class TermIndex(Generic[Term]):
         """Return the terms of a pod that are there or have room, and what stands for the others."""
         new = [term for term in terms if term not in self._rows]
         beyond = dict.fromkeys(new[max(0, MOST_TERMS - self._brought[namespace]) :])
-        coarse = dict.fromkeys(self._coarse(term, namespace) for term in beyond)
+        coarse = dict.fromkeys(self._beyond_limit(term, namespace) for term in beyond)
         kept = (term for term in terms if term not in beyond)
         return (*kept, *(term for term in coarse if term is not None))
 

@@ -86,8 +86,9 @@ class Search:
         effort = Effort() if effort is None else effort
         signature = signature or signatures.of(request, demand)
         preferred_groupings = tuple(scopes.preferred_groupings(request.grouping))
-        # What a request means on nodes of other gpu units is not looked up where it requires a grouping
-        # (`gpu_units`). So the filters would let it on these nodes, which are excluded by name.
+        # On some nodes the request means something else (`gpu_units`). A request that requires a grouping, as
+        # each of the stricter ones does, is never given its other meaning, and the filters would let it on
+        # these nodes as it stands. So they are excluded by name.
         of_other_units = self._nodes_of_other_gpu_units(signature) if preferred_groupings else ()
         all_excluded = [*excluded, *of_other_units]
         for grouping in preferred_groupings:
@@ -149,11 +150,10 @@ class Search:
         excluded: Collection[str],
     ) -> decisions.Placement | None:
         cached = self._current_scores(signature, policy)
-        # Three passes, each only if none before found a node. The nodes that were undecided when last
-        # searched are in `_searched_last`, by name: the first pass hides them. The second shows them again,
-        # and searches those that have changed since. Those that have not changed still have the score
-        # INFEASIBLE, and are in `cached.undecided_tries_by_row`: they are scored again for the third pass,
-        # so that it searches them too, `search_memory.MOST_RETRIES` times at most.
+        # Three passes, each only if none before found a node.
+        # 1. All nodes but those that were undecided when last searched (`_searched_last`, by name).
+        # 2. Those of them that have changed since. The others still have the score INFEASIBLE.
+        # 3. The others, scored again from `undecided_tries_by_row`, each `MOST_RETRIES` times at most.
         rows_for_third_pass = set(cached.rows_to_retry()) if cached.undecided_tries_by_row else set[int]()
         undecided_before = self._searched_last.of(signature)
         hiding = bool(excluded) or signature.demand.inter_pod_rules is not None
@@ -216,8 +216,8 @@ class Search:
                 undecided = found.reason is decisions.Reason.UNDECIDED
                 self._searched_last.note(signature, info.name, undecided=undecided)
                 cached.remember(equivalence_class, reason)
-            # The node is not searched again until it changes, or by the third pass if it is undecided.
-            # Without a limit of time another try would end at the same step.
+            # The node is not searched again until it changes, or by the third pass if it is undecided: with
+            # a limit of time. A limit of steps would end another try where it ended this one.
             if reason[0] is decisions.Reason.UNDECIDED and effort.has_time_limit:
                 cached.undecided_tries_by_row[info.row] += 1
             cached.score[best] = search_memory.INFEASIBLE
@@ -382,9 +382,9 @@ def _rows(changed: set[int]) -> node_table.Rows:
 def _left_to_next_round(signature: signatures.Signature, effort: Effort, failed_searches: int) -> bool:
     """Whether the pod's effort ran out during the search of a node, which the next round searches again.
 
-    Then nothing is remembered of the node. If only the node's own part of the effort ran out, the node is
-    undecided instead. The first node is undecided as well if it took all the time: otherwise each round would
-    begin with it and search no other.
+    Then nothing is remembered of the node. It is undecided instead if only its own part of the effort ran
+    out. So is the first node that was searched if it took all the time: otherwise each round would begin with
+    it, and search no other.
     """
     took_all_time = failed_searches == 1 and effort.out_of_time
     return effort.cut_short and not signature.need.filters_suffice and not took_all_time

@@ -49,8 +49,8 @@ class Rejection(NamedTuple):
 class FailedPlacement:
     """A pod for which no node was found: its request, the nodes that were asked, and what some of them lack.
 
-    `rows_blocked_by_this_alone` returns the rows of the nodes that this constraint alone blocks. For a
-    query to a single node it is always that node, because changes may be combined there.
+    `rows_blocked_by_this_alone` returns the rows of the nodes that this constraint alone blocks. Where a
+    single node is queried it returns that node, whatever else blocks it: there, changes may be combined.
     """
 
     request: requests.DeviceRequest
@@ -78,7 +78,7 @@ class Constraint:
 
     `applies_to` is whether pods with a signature have the constraint at all. `only_device_pods_lift_it` means
     that the end of a pod without devices never lifts it. `feasible` is the mask of the nodes that pass; it is
-    None where the filter of another constraint or a device search keeps the others out. `words` make the
+    None where the filter of another constraint, or a device search, rejects all that do not. `words` make the
     clause of a reason from the number of nodes, the pod and the detail; `brief` is what a table calls it.
     """
 

@@ -69,7 +69,7 @@ def _may_be_first(query: Query, others: facts.InterPodRules) -> bool:
     return (
         others.self_match
         and all(pods.includes(one, others.namespace) for one in selectors)
-        and not all(map(pods.rows_of_unlabelled, selectors))
+        and not all(map(pods.rows_with_unknown_labels, selectors))
     )
 
 
@@ -90,7 +90,7 @@ def repelling(query: Query) -> Iterator[tuple[node_table.Mask, str]]:
 def unlabelled(query: Query) -> Iterator[tuple[node_table.Mask, str]]:
     """Yield for each term of the anti-affinity the rows in whose domain is a pod that it may mean."""
     for term in inter_pod_rules(query).anti_affinity:
-        if rows := query.inventory.pods.rows_of_unlabelled(term.selector):
+        if rows := query.inventory.pods.rows_with_unknown_labels(term.selector):
             yield topologies.in_domains_of(query, rows, term.topology_key), ""
 
 

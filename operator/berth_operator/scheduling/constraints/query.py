@@ -92,7 +92,11 @@ class Query:
 
     @property
     def core(self) -> node_table.Numbers:
-        """What is left of the core of each card for the pod."""
+        """What is left of the core of each card for the pod, in percent of the card.
+
+        It may be more than is free: the core of a card is oversold to pods that are content with a part of
+        it, up to their `core_limit` in all.
+        """
         return self.table.core_up_to(self.need.core_limit, self.rows)
 
     def ignoring_withheld(self) -> "Query":

@@ -46,12 +46,12 @@ def spread_constraints(query: Query) -> tuple[facts.SpreadConstraint, ...]:
 def labels_are_known(query: Query) -> bool:
     """Whether the labels of all pods are known that a constraint may count."""
     pods = query.inventory.pods
-    return not any(pods.rows_of_unlabelled(one.selector) for one in spread_constraints(query))
+    return not any(pods.rows_with_unknown_labels(one.selector) for one in spread_constraints(query))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Skews:
-    """By how much the domain of each row would be ahead, with the pod; `has_label` is whether it has one."""
+    """By how much the domain of each row would be ahead, with the pod, and whether the row has a domain."""
 
     skew: node_table.Numbers
     has_label: node_table.Mask
@@ -81,9 +81,9 @@ def countable(
 ) -> node_table.Mask:
     """Return the rows on which pods count, and whose domains exist: with the labels of all constraints."""
     needed = frozenset(one.topology_key for one in constraints)
-    common = needed, constraint.honors_affinity, constraint.honors_taints
-    if (mask := query.countable_rows.get(common)) is None:
-        mask = query.countable_rows[common] = _countable(query, constraint, needed)
+    mask_key = needed, constraint.honors_affinity, constraint.honors_taints
+    if (mask := query.countable_rows.get(mask_key)) is None:
+        mask = query.countable_rows[mask_key] = _countable(query, constraint, needed)
     return mask
 
 

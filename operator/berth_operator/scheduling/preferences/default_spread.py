@@ -47,7 +47,7 @@ def raw_scores(query: Query) -> node_table.Scores:
 
 def _pods_by_row(query: Query) -> node_table.Numbers:
     counts = np.zeros(query.inventory.size, dtype=np.int64)
-    rows = query.inventory.pods.replicas.rows(query.signature.demand.controller)
+    rows = query.inventory.pods.by_controller.rows(query.signature.demand.controller)
     counts[np.fromiter(rows, np.int64, len(rows))] = np.fromiter(rows.values(), np.int64, len(rows))
     return counts
 

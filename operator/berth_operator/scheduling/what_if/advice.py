@@ -121,7 +121,7 @@ def _node_changes(survey: NodeSurvey, shortfalls: Shortfalls) -> Iterator[Advice
 def _rows_to_try(survey: NodeSurvey) -> Iterable[int]:
     """Return the nearest nodes that one constraint alone blocks, the nearest of all, and a few to repair."""
     nearest = (survey.nearest(among) for among in (registry.blocked_by_one(survey.query), None))
-    repairable = (survey.nearest(survey.with_reason(frozenset({reason}))) for reason in REPAIRABLE)
+    repairable = (survey.nearest(survey.nodes_with_reason(frozenset({reason}))) for reason in REPAIRABLE)
     nearest_rows = (rows[: explanation_budget.MOST_NEAREST_NODES] for rows in nearest)
     rows_to_repair = (rows[: explanation_budget.MOST_NODES_PER_CHANGE] for rows in repairable)
     return dict.fromkeys(itertools.chain(*nearest_rows, *rows_to_repair))
@@ -202,8 +202,8 @@ def cheapest_variant(proposal: ProposedChange, helps: Callable[[Change], bool]) 
         return None
     # Once a cumulative variant helps, all later ones do, so bisection finds the first.
     change = variants[bisect.bisect_left(variants, x=True, hi=len(variants) - 1, key=helps)]
-    # Each variant adds one part. Minus its last part this one equals the variant before it, which did not
-    # help. So the last part is needed, at least until another one is dropped.
+    # Each variant has one part (`Change.parts`) more than the variant before it, and that one did not help.
+    # So the last part is needed, at least until another one is dropped.
     return _minimized(change, change.parts[:-1], helps, needed=change.parts[-1:])
 
 

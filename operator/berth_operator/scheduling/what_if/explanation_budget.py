@@ -19,8 +19,8 @@ DIAGNOSIS_FRACTION: Final = 0.5  # What the diagnosis of single devices may use 
 
 # What is tried at most, whatever steps are left.
 
-# The nearest nodes that are diagnosed, or on which changes are tried. Up to the same number is diagnosed
-# besides, as one example of each other reason (`explain.diagnosis`).
+# The nearest nodes that are diagnosed, or on which changes are tried. Up to as many more nodes are diagnosed,
+# one for each reason that none of the nearest has (`explain.diagnosis`).
 MOST_NEAREST_NODES: Final = 8
 MOST_NODES_PER_CHANGE: Final = 4  # Nodes on which one type of change is tried, or the repair for one reason.
 MOST_NODES_FOR_PAIRS: Final = 2  # Nodes on which two changes are tried together.

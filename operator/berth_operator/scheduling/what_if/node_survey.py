@@ -45,7 +45,7 @@ NODE_OBJECT_REASONS: Final = frozenset(
         Reason.SPREAD_LABEL_MISSING,
     }
 )
-# The reasons why a node gives out no device at all; in `node_table` the first is None, for a node that does.
+# The reasons why a node gives out no device at all. In `node_table` None stands first: it gives out some.
 NO_DEVICE_AT_ALL: Final = frozenset(one for one in node_table.NO_DEVICES_REASONS if one is not None)
 
 ReasonsByClass = dict[Hashable, NodeReason | None]  # Of nodes that are equal in all that matters to the pod.
@@ -105,10 +105,10 @@ class NodeSurvey:
         assert reason is not None, "the node fits"  # noqa: S101
         return reason
 
-    def with_reason(self, among: frozenset[Reason]) -> node_table.Mask:
+    def nodes_with_reason(self, among: frozenset[Reason]) -> node_table.Mask:
         """Return which nodes have one of these reasons."""
-        codes = [code for code, found in enumerate(self.node_reasons) if found and found[0] in among]
-        return np.isin(self.reason_index, codes)
+        indexes = [at for at, found in enumerate(self.node_reasons) if found and found[0] in among]
+        return np.isin(self.reason_index, indexes)
 
     @functools.cached_property
     def refusing_rows(self) -> list[int]:
@@ -120,7 +120,7 @@ class NodeSurvey:
     @functools.cached_property
     def change_needed(self) -> node_table.Numbers:
         """The hardest change that each node needs."""
-        node_or_agent = self.with_reason(NODE_OBJECT_REASONS | NO_DEVICE_AT_ALL)
+        node_or_agent = self.nodes_with_reason(NODE_OBJECT_REASONS | NO_DEVICE_AT_ALL)
         apart_from_hardware = np.where(
             node_or_agent, ChangeNeeded.NODE_OR_AGENT, ChangeNeeded.PODS_OR_DEVICE_STATE
         )
@@ -132,7 +132,7 @@ class NodeSurvey:
 
         An undecided node may take the pod as it is, so it is no example of what is wrong.
         """
-        refusing = (self.reason_index > 0) & ~self.with_reason(frozenset({Reason.UNDECIDED}))
+        refusing = (self.reason_index > 0) & ~self.nodes_with_reason(frozenset({Reason.UNDECIDED}))
         found = np.flatnonzero(refusing if among is None else among & refusing)
         keys = (self.inventory.name_positions()[found], self.gap[found], self.change_needed[found])
         nearest: list[int] = found[np.lexsort(keys)].tolist()
@@ -188,9 +188,9 @@ def _search_passing_nodes(
     request, order = pod_info.request, inventory.name_positions()
     unsure = set(np.flatnonzero(passing).tolist())
     if request.need.filters_suffice or not request.need.any_device:
-        # The filters decide here. Of a pod without devices `filters_suffice` does not say so if it names a
-        # scope for them. If the pod asks for some, the search of one node confirms what the filters say: that
-        # is so cheap that it is not charged.
+        # The filters decide here, also for a pod that asks for no devices but names a scope for them, of
+        # which `filters_suffice` does not say so. If the pod asks for some, the search of one node confirms
+        # what the filters say: that is so cheap that it is not charged.
         unlimited_budget = ExplanationBudget(
             Effort(explanation_budget.NO_LIMIT, budget.effort.expired), unlimited_nodes=True
         )

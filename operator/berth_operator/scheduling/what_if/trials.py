@@ -28,8 +28,8 @@ def scenario_of(survey: NodeSurvey, row: int) -> Scenario:
     # A quarantine for the pod's namespace is treated as one of the node, so that the same change lifts both.
     quarantined = dict(survey.demand.quarantined_nodes).get(info.name, "")
     demand = dataclasses.replace(survey.demand, quarantined_nodes=frozenset())
-    # The Device without the trouble that invalid allocations make, which is in `info.device`: the change may
-    # end such a pod. If it does not, `charge` makes that trouble again.
+    # `info.device` has cards out of service for pods whose allocations are invalid. The change may end such a
+    # pod, so this is the Device before that; if the pod stays, `charge` takes the cards out of service again.
     return Scenario(
         survey.request,
         demand,

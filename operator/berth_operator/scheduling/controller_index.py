@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from berth_operator.scheduling.holds import Hold
 
 
-class ReplicaIndex:
+class ControllerIndex:
     """The rows of the pods of each controller; `holds` returns all pods with their rows."""
 
     def __init__(self, holds: Callable[[], Iterable[tuple[Hold, int]]]) -> None:
