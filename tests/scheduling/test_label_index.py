@@ -63,8 +63,9 @@ def test_labels_that_are_gone_are_forgotten() -> None:
     index, holds = LabelIndex(), [pod(uid, (("name", uid), ("app", "1"))) for uid in UIDS]
     for hold in holds:
         index.add(hold)
+    assert repr(index) == "<LabelIndex: 6 groups, 7 labels, 2 keys>"
     for hold in holds:
         index.remove(hold)
-    assert not index
+    assert repr(index) == "<LabelIndex: 0 groups, 0 labels, 0 keys>"
     assert not list(index.selected((LabelExpression("app", "Exists"),)))
     assert not list(index.selected((LabelExpression("app", "In", ("1",)),)))

@@ -118,6 +118,16 @@ CASES: Final[dict[str, tuple[tuple[Body, ...], Body, set[str]]]] = {
         asking(spread(nodeTaintsPolicy="Honor"), tolerations=[{"key": "gpu", "operator": "Exists"}]),
         {"n2"},
     ),
+    "one constraint honours taints, and the other counts tainted nodes": (
+        (node("n1", "a"), node("n2", "b", taints=["gpu"]), web("w", "n1")),
+        asking(spread(nodeTaintsPolicy="Honor", skew=5), spread()),
+        {"n2"},
+    ),
+    "one constraint honours the affinity, and the other ignores it": (
+        (node("n1", "a", disk="ssd"), node("n2", "b"), web("w", "n1")),
+        asking(spread(skew=5), spread(nodeAffinityPolicy="Ignore"), nodeSelector={"disk": "ssd"}),
+        {"n2"},
+    ),
     "matchLabelKeys count the pods of the same revision": (
         (*TWO_ZONES, pod("w", "n1", labels=WEB | {"rev": "1"})),
         asking(spread(matchLabelKeys=["rev"]), labels=WEB | {"rev": "2"}),

@@ -30,6 +30,11 @@ class LabelIndex:
         self._by_label = _Numbers[tuple[str, str]]()
         self._by_key = _Numbers[str]()
 
+    def __repr__(self) -> str:
+        """Return the state in words."""
+        labels, keys = len(self._by_label), len(self._by_key)
+        return f"<LabelIndex: {len(self._groups)} groups, {labels} labels, {keys} keys>"
+
     def __bool__(self) -> bool:
         """Return whether any pod is left."""
         return bool(self._groups)
@@ -94,6 +99,9 @@ class _Numbers(Generic[Key]):
 
     def __init__(self) -> None:
         self._found: dict[Key, int | set[int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._found)
 
     def add(self, key: Key, number: int) -> None:
         found = self._found.get(key)
