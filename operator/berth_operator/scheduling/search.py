@@ -216,8 +216,8 @@ class Search:
                 undecided = found.reason is decisions.Reason.UNDECIDED
                 self._searched_last.note(signature, info.name, undecided=undecided)
                 cached.remember(equivalence_class, reason)
-            # The node is not searched again until it changes, or by the third pass if it is undecided: with
-            # a limit of time. A limit of steps would end another try where it ended this one.
+            # The node is not searched again until it changes, or by the third pass if time left it undecided:
+            # a limit of steps would end another try at the same step.
             if reason[0] is decisions.Reason.UNDECIDED and effort.has_time_limit:
                 cached.undecided_tries_by_row[info.row] += 1
             cached.score[best] = search_memory.INFEASIBLE

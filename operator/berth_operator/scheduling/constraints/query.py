@@ -94,8 +94,8 @@ class Query:
     def core(self) -> node_table.Numbers:
         """What is left of the core of each card for the pod, in percent of the card.
 
-        It may be more than is free: the core of a card is oversold to pods that are content with a part of
-        it, up to their `core_limit` in all.
+        It may be more than is free: where a policy oversells core, a pod may be content with more than 100 %
+        of it promised in all, up to its `core_limit`.
         """
         return self.table.core_up_to(self.need.core_limit, self.rows)
 
