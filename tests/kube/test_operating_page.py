@@ -43,7 +43,7 @@ from berth_operator.scheduling.devices import patterns
 from berth_operator.scheduling.nodes import facts
 from berth_operator.simulation import __main__ as simulation
 from berth_operator.simulation import cli, pod_explanations
-from berth_operator.translate import device_size, pod_limits, policies
+from berth_operator.translate import device_size, pod_limits, policies, possible_devices
 from support import builders, ledgers
 
 MANIFESTS: Final = Path(__file__).resolve().parents[2] / "manifests"
@@ -86,7 +86,7 @@ SENTENCES: Final = {
         f"no more than {pod_memory.FREE_BYTES // 1024} KiB of memory is not counted",
     ],
     "bound pods": [
-        f"more than {pod_limits.MAX_DEVICE_AMOUNTS} amounts of devices that are not zero, all cards",
+        f"Where more than {possible_devices.MOST_DIFFERENT} of them ask for different amounts of devices",
     ],
     "nodes": [
         f"A Node has limits, too: {pod_limits.MAX_NODE_LABELS} labels, {pod_limits.MAX_NODE_TAINTS} taints ",

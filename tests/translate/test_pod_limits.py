@@ -281,15 +281,52 @@ def test_of_a_bound_pod_only_so_many_names_are_kept(spec: dict[str, Any]) -> Non
     assert len(amounts) <= pod_limits.MAX_BOUND_RESOURCES + 3
 
 
-def test_a_bound_pod_of_many_amounts_of_devices_may_have_all_cards_that_it_names() -> None:
-    """It keeps all of them back, and what each resource may have brought it is all of them as well."""
+ONE_CARD: Final = {names.NVIDIA_GPU: 1}
+# Containers of bound pods that ask for cards, and how many they have at one time.
+MANY_CARDS: dict[str, tuple[dict[str, Any], int]] = {
+    "one after the other": ({"initContainers": containers(MANY, ONE_CARD)}, 1),
+    "together": ({"containers": containers(MANY, ONE_CARD)}, MANY),
+    "sidecars": (
+        {
+            "initContainers": containers(MANY, ONE_CARD, restartPolicy="Always"),
+            "containers": [builders.container("main", gpus=2)],
+        },
+        MANY + 2,
+    ),
+    "different in what is no device": (
+        {
+            "initContainers": [
+                builders.asking(f"c{at}", {"cpu": at, names.NVIDIA_GPU: 1 + at % 3}) for at in range(MANY)
+            ]
+        },
+        3,
+    ),
+    "too different": (
+        {"initContainers": [builders.asking(f"c{at}", {names.NVIDIA_GPU: 1 + at}) for at in range(257)]},
+        holds.ALL_CARDS,
+    ),
+}
+
+
+@pytest.mark.parametrize(("spec", "cards"), MANY_CARDS.values(), ids=MANY_CARDS.keys())
+def test_a_bound_pod_of_many_containers_keeps_back_what_they_have_at_one_time(
+    spec: dict[str, Any], cards: int
+) -> None:
+    """However many there are, no card is kept back that they do not ask for, unless too many differ."""
+    spec = {"containers": [builders.container("main")]} | spec
+
+    assert pods.read_bound(builders.pod(**spec, **FOREIGN)).hold.withheld == cards
+
+
+def test_a_bound_pod_of_many_amounts_of_devices_keeps_back_all_that_they_add_up_to() -> None:
+    """What each resource may have brought it is not added up."""
     asked = [{"cpu": 1, names.NVIDIA_GPU: 1}, {"memory": 1, "nvidia.com/mig-1g.5gb": 1}] * 129
     asking = [builders.asking(f"c{at}", amounts) for at, amounts in enumerate(asked)]
 
     found = pods.read_bound(builders.pod(containers=asking, **FOREIGN))
 
     every = dict.fromkeys((names.NVIDIA_GPU, "nvidia.com/mig-1g.5gb"), holds.ALL_CARDS)
-    assert found.hold.withheld == holds.ALL_CARDS
+    assert found.hold.withheld == len(asked)
     assert found.nameless is not None
     assert found.nameless.plugged == every
 

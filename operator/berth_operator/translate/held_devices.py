@@ -95,7 +95,7 @@ class ExpectedDevices:
 
 
 def any_devices(spec: raw.PodSpec) -> ExpectedDevices:
-    """Return that a bound pod, whose request is too long to be read, may hold all cards of its node.
+    """Return what a bound pod may hold whose request is too long to be read: what its containers add up to.
 
     Without a start order, all that its allocation names counts as held at the same time.
     """
@@ -105,7 +105,7 @@ def any_devices(spec: raw.PodSpec) -> ExpectedDevices:
         0,
         frozenset(),
         asks_for_devices=True,
-        max_cards=holds.ALL_CARDS if resources else 0,
+        max_cards=possible_devices.max_cards_of_many(spec),
         max_cards_by_resource=resources,
         others=tuple(
             foreign_allocations.AskedType(kind, 0, those)

@@ -10,28 +10,50 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from berth_crds import aliases, names, schema_limits
-from berth_operator.scheduling import container_peaks, foreign_allocations
+from berth_operator.scheduling import container_peaks, foreign_allocations, holds
 from berth_operator.scheduling.devices import requests
 from berth_operator.translate import device_requests, quantities, raw, resources, unknown_keys
 
 # Resources of which one unit is one device.
 COUNTED_RESOURCES: Final = (names.NVIDIA_GPU, names.NVIDIA_MIG_PREFIX)
+MOST_DIFFERENT: Final = 256  # Containers that ask for different amounts: reading each takes 10 to 50 us.
 
 Serving = tuple[dict[str, raw.Quantity], bool]
 
 
 def serving(spec: raw.PodSpec) -> list[Serving]:
     """Return the amounts of served resources of each container, and whether it keeps running."""
-    return [
-        ({name: amount for name, amount in resources.pairs(container) if aliases.is_served(name)}, runs)
-        for container, runs in resources.each_serving(spec)
-    ]
+    return [(_served(container), runs) for container, runs in resources.each_serving(spec)]
+
+
+def _served(container: raw.Container) -> dict[str, raw.Quantity]:
+    return {name: amount for name, amount in resources.pairs(container) if aliases.is_served(name)}
 
 
 def max_cards(serving: Iterable[Serving]) -> int:
     """Return how many cards a pod may have for its resources, in all containers that run at one time."""
-    cards = (([("cards", _container_max_cards(amounts))], runs) for amounts, runs in serving)
-    return container_peaks.peaks(cards).get("cards", 0)
+    return _peak((_container_max_cards(amounts), runs) for amounts, runs in serving)
+
+
+def max_cards_of_many(spec: raw.PodSpec) -> int:
+    """Return how many cards a pod of very many containers may have: all if too many of them differ."""
+    read: dict[tuple[tuple[str, raw.Quantity], ...], int] = {(): 0}
+
+    def cards(served: dict[str, raw.Quantity]) -> int:
+        amounts = tuple(served.items())
+        if amounts not in read and len(read) > MOST_DIFFERENT:
+            return holds.ALL_CARDS
+        if amounts not in read:
+            read[amounts] = _container_max_cards(served)
+        return read[amounts]
+
+    most = _peak((cards(_served(container)), runs) for container, runs in resources.each_asking(spec))
+    return min(most, holds.ALL_CARDS)
+
+
+def _peak(cards: Iterable[tuple[int, bool]]) -> int:
+    """Return the most that containers have at one time, each with its cards and whether it keeps running."""
+    return container_peaks.peaks(([("cards", count)], runs) for count, runs in cards).get("cards", 0)
 
 
 def max_cards_by_resource(serving: Iterable[Serving]) -> Mapping[str, int]:
