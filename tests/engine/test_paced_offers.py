@@ -70,6 +70,22 @@ def test_room_that_a_pod_leaves_is_offered_at_once() -> None:
     assert ledgers.ready_names(ledger) == ["p"]
 
 
+def test_a_node_that_was_quiet_for_a_while_is_offered_where_nobody_leads() -> None:
+    """A replica that stands by makes no rounds: what is late is offered with the next improvement."""
+    now = clock.Clock()
+    ledger = ledgers.with_nodes(2, now=now)
+    ledgers.add_sleeping(ledger, "p", ClusterEvent.DEVICE_CHANGED)
+    for _ in range(FLAPS):
+        now.advance(SECONDS / FLAPS)
+        flap(ledger)
+    ledgers.requeue(ledger, "p", ClusterEvent.DEVICE_CHANGED)
+
+    now.advance(10 * SECONDS)
+    flap(ledger)
+
+    assert ledgers.ready_names(ledger) == ["p"]
+
+
 @timeless.scenario
 async def test_what_a_node_has_in_the_end_is_given() -> None:
     """The last recovery came too soon to be offered at once; a pod gets the card all the same."""

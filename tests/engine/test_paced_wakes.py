@@ -1,5 +1,7 @@
 """Calls for the same thing are made a few times in a row, and then now and then; none is lost."""
 
+import functools
+
 from berth_operator.engine import paced_wakes
 from support import clock
 
@@ -49,3 +51,35 @@ def test_what_is_late_is_not_kept_where_nobody_leads() -> None:
 
     assert len(paced._delayed) == 1
     assert len(made) == 100 * (ALL_AT_ONCE + 1) - 1
+
+
+def test_a_late_call_and_a_new_one_for_the_same_thing_are_one() -> None:
+    """What wakes pods finds all that has changed so far, and nothing the second time."""
+    paced, now, made = stage()
+    for _ in range(ALL_AT_ONCE + 1):
+        paced.wake("a", lambda: made.append("before"))
+
+    now.advance(3 * PAUSE)
+    paced.wake("a", lambda: made.append("after"))
+
+    assert made == ["before"] * ALL_AT_ONCE + ["after"]
+    assert paced.next_due() is None
+
+
+def test_a_late_call_may_make_others() -> None:
+    """Those that are due together are made once each, whichever of them comes first."""
+    paced, now, made = stage()
+
+    def wake_another(thing: str) -> None:
+        made.append(thing)
+        paced.wake("another", lambda: None)
+
+    for _ in range(ALL_AT_ONCE + 1):
+        for thing in ("a", "b"):
+            paced.wake(thing, functools.partial(wake_another, thing))
+    made.clear()
+
+    now.advance(PAUSE)
+    paced.wake_delayed()
+
+    assert sorted(made) == ["a", "b"]

@@ -203,3 +203,16 @@ def test_a_pod_that_is_charged_otherwise_neither_goes_nor_comes() -> None:
         pass
 
     assert ledgers.ready_names(ledger) == ["apart"]
+
+
+def test_a_node_whose_labels_flap_is_counted_where_nobody_leads() -> None:
+    """A replica that stands by makes no rounds: what is late is counted with the next change."""
+    now = clock.Clock()
+    ledger = ledgers.with_nodes(1, now=now)
+    for at in range(3 * paced_wakes.WAKES_IN_A_ROW):
+        ledger.node_seen(builders.node("n1", labels={"zone": str(at)}))
+
+    now.advance(10 * paced_wakes.SECONDS_BETWEEN_WAKES)
+    ledger.node_seen(builders.node("n1", labels={"zone": "last"}))
+
+    assert ledger.paced_wakes.next_due() is None

@@ -29,19 +29,20 @@ class PacedWakes:
 
         Of the calls for the same thing that come too soon only one is made.
         """
-        oldest = next(iter(self._delayed), None)
-        if oldest is not None and self._free_at(oldest) <= self._clock():
-            self.wake_delayed()  # Where nobody leads, there are no rounds that make the delayed calls.
         if changed in self._delayed or self._free_at(changed) > self._clock():
             self._delayed[changed] = call
         else:
             self._wake_now(changed, call)
+        oldest = next(iter(self._delayed), None)
+        if oldest is not None and self._free_at(oldest) <= self._clock():
+            self.wake_delayed()  # Where nobody leads, there are no rounds that make the delayed calls.
 
     def wake_delayed(self) -> None:
         """Make the delayed calls whose time has come."""
         now = self._clock()
         for changed in [one for one in self._delayed if self._free_at(one) <= now]:
-            self._wake_now(changed, self._delayed.pop(changed))
+            if (call := self._delayed.pop(changed, None)) is not None:  # A call may make others of them.
+                self._wake_now(changed, call)
 
     def next_due(self) -> float | None:
         """Return when the next of the delayed calls is to be made."""
