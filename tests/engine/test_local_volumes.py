@@ -8,7 +8,7 @@ import pytest
 from berth_operator.engine import ports
 from engine.claim_server import LOST
 from engine.volume_world import LATE, LOCAL, World, once
-from support import timeless
+from support import builders, timeless
 from support import volumes as make
 
 ON_N2: Final = make.volume("disk", storage_class=make.LOCAL, host="n2")
@@ -130,3 +130,24 @@ async def test_two_claims_of_a_pod_get_both_their_volumes() -> None:
     await world.engine.run(until=world.engine.placed)
 
     assert (world.binds, sorted(world.server.writes)) == (["n2"], ["disk for data", "made on n2"])
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        pytest.param((OF_LOCAL, ON_N2, LOCAL), id="a volume that is there"),
+        pytest.param((make.claim(), LATE), id="a volume that is made"),
+    ],
+)
+@timeless.scenario
+async def test_a_pod_that_was_put_on_a_node_by_hand_pins_no_claim(objects: tuple[make.Object, ...]) -> None:
+    """Nobody makes a volume for it; the next pod gets its volume where that is possible."""
+    world = World(*objects)
+    ledger = world.engine.ledger
+    ledger.pod_bound(builders.hold("by-hand", "n1", claims=make.using("data").demand.claims))
+    ledger.pod_bound(builders.hold("holder", "n1", [0]))
+    world.wait()
+
+    await world.engine.advance(lambda: world.server.claim().selected_node or world.server.writes)
+
+    assert world.server.claim().selected_node == "n2" or world.server.writes == ["disk for data"]

@@ -96,7 +96,7 @@ class Ledger:
             del self._states[decision.uid]
             raise IllegalStep(f"{decision.uid} does not wait")
         self.assumed_pods.add(pod_info, attempts, decision.placement)
-        self._charge(cycle.hold_for(pod_info, decision.placement))
+        self._charge(cycle.hold_for(pod_info, decision.placement), being_bound=True)
         return pod_info
 
     def forget(self, uid: str, *, refused: bool = True) -> None:
@@ -124,8 +124,8 @@ class Ledger:
         if self._states[uid] is State.FREE:
             del self._states[uid]
 
-    def _charge(self, hold: holds.Hold) -> None:
-        self.inventory.charge(hold)
+    def _charge(self, hold: holds.Hold, *, being_bound: bool = False) -> None:
+        self.inventory.charge(hold, being_bound=being_bound)
         self.changes.record(hold.node)
         self.devices_changed(self.inventory.take_affected())
         self.pod_changes.pod_changed(None, hold)
@@ -192,10 +192,11 @@ class Ledger:
         `requirements` as long as its kubelet may refuse it because the node does not meet them.
         """
         uid = hold.uid
-        self.inventory.workload.see(uid, sample)
         known = self.inventory.hold(uid)
+        self.inventory.workload.see(uid, sample)
         certain = self.state(uid) is State.CONFIRMED and uid not in self.unadmitted_pods
-        if known is not None and self._has_readable_record(known):
+        keeps = self._has_readable_record(known)
+        if known is not None and keeps:
             # A pod keeps the cards that it was bound with, even if its record is edited.
             hold = hold.with_devices_of(known)
             requirements = None
@@ -204,8 +205,7 @@ class Ledger:
         else:
             self.unreadable_pods.remove(uid)
             self.unreadable_pods.remove_gpupods_of(uid)
-        if nameless is None:
-            hold = self.given_otherwise.marked(hold)
+        hold = self.given_otherwise.marked(hold) if nameless is None or keeps else hold
         if requirements is not None:
             self.unadmitted_pods.add(hold, requirements, known)
         else:
@@ -236,13 +236,12 @@ class Ledger:
         if not self.unadmitted_pods.is_excluded(hold.uid):
             self._node_changed(hold.node)
 
-    def _has_readable_record(self, known: holds.Hold) -> bool:
+    def _has_readable_record(self, known: holds.Hold | None) -> bool:
         """Whether a pod's own record has named these devices; what a GpuPod names may change."""
-        return (
-            self.state(known.uid) is State.CONFIRMED
-            and bool(known.shares)
-            and known.uid not in self.unreadable_pods
-        )
+        return known is not None and bool(known.shares) and self._is_readable(known.uid)
+
+    def _is_readable(self, uid: str) -> bool:
+        return self.state(uid) is State.CONFIRMED and uid not in self.unreadable_pods
 
     def pod_over(self, uid: str) -> None:
         """Forget a pod that is deleted or finished, and release what it holds."""
@@ -279,7 +278,7 @@ class Ledger:
         """Charge what pods hold whose kubelet gave them other cards than promised, if that has changed."""
         for uid in uids:
             known = self.inventory.hold(uid)
-            if known is not None and self._has_readable_record(known):
+            if known is not None and self._is_readable(uid):
                 self._charge_instead(known, self.given_otherwise.marked(known))
 
     def _recharge(self, uid: str) -> None:

@@ -252,7 +252,7 @@ def simulate(
             pod_info = backlog.get(decision.uid)
             others_follow = len(found) < len(backlog)  # What the last pod holds concerns no other.
             if isinstance(decision, decisions.Bind) and pod_info is not None and others_follow:
-                search.inventory.charge(hold_for(pod_info, decision.placement))
+                search.inventory.charge(hold_for(pod_info, decision.placement), being_bound=True)
                 charged.append(decision.uid)
     finally:
         for uid in reversed(charged):

@@ -3,8 +3,7 @@
 Numbers are kept in the node table, so that filtering thousands of nodes is a few
 vector operations; the rest is kept in a NodeInfo for each node. Only the ledger changes
 it, and never while a decision reads it. Every node has one row from the moment anything
-names it (its Node, its Device or a pod bound to it, in whatever order they arrive) until
-nothing does.
+names it (its Node, its Device or a pod bound to it, in any order) until nothing does.
 """
 
 from collections.abc import Callable, Iterable
@@ -310,14 +309,15 @@ class Inventory:
 
     # ------------------------------------------------------------ changing: holds
 
-    def charge(self, hold: Hold) -> None:
-        """Charge what a pod holds to its node."""
+    def charge(self, hold: Hold, *, being_bound: bool = False) -> None:
+        """Charge what a pod holds to its node; while it is being bound, its claims get volumes for that."""
         if hold.uid in self._holders:
             raise ValueError(f"{hold.title} holds something already")
         info = self._info_of(hold.node)
-        self._holders[hold.uid] = info.row
-        info.holds[hold.uid] = hold
+        self._holders[hold.uid], info.holds[hold.uid] = info.row, hold
         self.pods.add(hold)
+        if hold.claims and being_bound:
+            self.volumes.assume(hold.uid, hold.claims, info.node or facts.Node(info.name))
         self._use(info, hold, 1)
 
     def release(self, uid: str) -> Hold:
@@ -352,7 +352,7 @@ class Inventory:
         if hold.disks:
             self.disks.change(info.row, hold.disks, sign)
         if hold.claims:
-            self.volumes.use(hold.uid, hold.claims, info.node or facts.Node(info.name), sign)
+            self.volumes.use(hold.uid, hold.claims, info.name, sign)
         device_counts.take(info, hold, sign)
         odd = withheld_cards.is_odd(hold, self.uuid_ownership.of(info.name))
         if odd or info.name in self.uuid_ownership.watched:

@@ -3,7 +3,8 @@
 A claim that waits for its first pod gets a node with the first of its pods that is assumed to be placed:
 from then on the claim is pinned to that node, before anything is written. Likewise a PersistentVolume that is
 chosen for a pod is reserved for it at once. So two pods of one round never choose otherwise for the same
-claim, nor the same volume twice. Both end with the hold of the pod.
+claim, nor the same volume twice. Both end with the hold of the pod. A pod that somebody else put on a node
+pins nothing: nobody makes a volume for it.
 """
 
 import collections
@@ -164,22 +165,20 @@ class Volumes:
 
     # ------------------------------------------------------------ pods
 
-    def use(self, uid: str, claims: Iterable[nodes.PodClaim], node: nodes.Node, sign: int) -> None:
+    def use(self, uid: str, claims: Iterable[nodes.PodClaim], node: str, sign: int) -> None:
         """Count the claims of a pod as used on a node, or with sign -1 as not used any more.
 
-        What its claims still lack is assumed for it, and forgotten with it.
+        What was assumed for it is forgotten then.
         """
         keys = [claim.key for claim in claims]
-        if sign > 0:
-            self._assume(uid, keys, node)
         for key in keys:
             users = self._users.setdefault(key, collections.Counter())
             self._recount(key)
-            users[node.name] += sign
+            users[node] += sign
             if (counted := self._counted.get(key)) is not None:
-                self.attached.use(counted, node.name, sign)
-            if not users[node.name]:
-                del users[node.name]
+                self.attached.use(counted, node, sign)
+            if not users[node]:
+                del users[node]
             if not users:
                 del self._users[key]
                 self._counted.pop(key, None)
@@ -220,8 +219,10 @@ class Volumes:
         """Return what the volumes of claims are to their CSI drivers, as far as they have any."""
         return [found for key in claims if (found := self._identity(key)) is not None]
 
-    def _assume(self, uid: str, keys: Iterable[facts.ClaimKey], node: nodes.Node) -> None:
-        waiting = [claim for key in keys if (claim := self.claims.get(key)) and self.is_delayed(claim)]
+    def assume(self, uid: str, claims: Iterable[nodes.PodClaim], node: nodes.Node) -> None:
+        """Assume for a pod that is being bound to a node what its claims still lack."""
+        found = (self.claims.get(one.key) for one in claims)
+        waiting = [claim for claim in found if claim is not None and self.is_delayed(claim)]
         unclaimed = [claim for claim in waiting if not self.node_of(claim)]
         chosen = matching.choose(self, unclaimed, node)
         for claim in waiting:
@@ -238,6 +239,10 @@ class Volumes:
             del self._reserved[gone.volume]
         if not of_claim:
             del self._assumed[key]
+
+    def assumes(self, uid: str, claims: Iterable[nodes.PodClaim]) -> bool:
+        """Whether anything is assumed for the claims of a pod."""
+        return any(uid in self._assumed.get(claim.key, ()) for claim in claims)
 
     def copy_for_trial(self, claims: Iterable[nodes.PodClaim], node: str) -> "Volumes":
         """Return the same volumes, used by the pods of other nodes alone as far as these claims matter."""
