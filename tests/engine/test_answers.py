@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from berth_operator.engine import ports
+from berth_operator.engine import assumed_pods, ports
 from berth_operator.engine.hold_states import State
 from engine.harness import Engine, errors
 from support import builders, inventories, timeless
@@ -286,3 +286,47 @@ async def test_what_the_watch_has_shown_stays(
     assert len(engine.writer.looks) == (when == "read")
     assert (engine.status_writer.of("p"), len(engine.ledger.backlog)) == ([*reports], 0)
     assert errors(caplog) == []
+
+
+# ---------------------------------------------------------------- the watch never shows what was answered
+
+
+@pytest.mark.parametrize(
+    ("found", "binds", "reports"),
+    [
+        pytest.param(SEVENTH, 2, PLACED, id="undone by a restore"),
+        pytest.param(BOUND, 1, PLACED, id="the watch is late"),
+        pytest.param(GONE, 1, PLACED, id="gone"),
+    ],
+)
+@timeless.scenario
+async def test_a_bind_that_the_watch_does_not_show_is_followed(
+    found: ports.ReadResult, binds: int, reports: Sequence[str]
+) -> None:
+    """A restore of etcd may undo a bind that was answered: its cards must not be kept for ever."""
+    engine = Engine(cards=1)
+    engine.writer.when_looked_at("p", found)
+    engine.wait("p", BOUND)
+
+    await engine.advance(lambda: engine.writer.looks)
+    await engine.advance(engine.now() + 1)
+
+    assert len(engine.writer.binds) == binds
+    assert engine.status_writer.of("p") == [*reports]
+    assert engine.state() is (State.FREE if found is GONE else State.ASSUMED)
+    assert engine.now() > assumed_pods.OVERDUE_SECONDS
+
+
+@timeless.scenario
+async def test_a_pod_that_was_edited_since_its_bind_was_undone_is_decided_anew() -> None:
+    """It is changed first, so that no copy of that bind can be carried out."""
+    engine = Engine(cards=2)
+    engine.writer.when_looked_at("p", EDITED)
+    engine.ledger.pod_waiting(builders.pod_info("p", cards=1), gated=False, version="7")
+    await engine.advance(engine.placed)
+
+    engine.ledger.pod_waiting(builders.pod_info("p", cards=2), gated=False, version="6")
+    await engine.advance(lambda: len(engine.writer.binds) == 2)
+
+    assert len(engine.writer.voided) == 1
+    assert [len(grant.shares) for grant in engine.writer.placements["p"].grants] == [2]

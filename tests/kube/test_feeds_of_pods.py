@@ -11,8 +11,8 @@ from berth_operator.engine import pod_memory
 from berth_operator.engine.hold_states import State
 from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import pods, raw
-from kube.sinks import NODE, Sinks, allocated, feed, pod, read, with_node
-from support import builders, ledgers
+from kube.sinks import NODE, Sinks, allocated, feed, named, pod, read, with_node
+from support import builders, ledgers, manifests
 
 # ---------------------------------------------------------------- pods that cannot be read
 
@@ -212,3 +212,35 @@ def test_of_very_many_containers_those_that_ask_for_devices_are_known() -> None:
     assert found.nameless is not None
     assert found.nameless.starts == (("main", True),)
     assert found.unadmitted_selection != facts.NOWHERE
+
+
+# ---------------------------------------------------------------- after a restore
+
+
+def test_since_a_restore_the_record_counts_as_it_is() -> None:
+    """Another leader may have bound the pod anew; what is edited later counts no more than ever."""
+    sinks = with_node()
+    feed(sinks.pods, pod(metadata=allocated(2)))
+
+    sinks.pods.restored()
+    feed(sinks.pods, pod(metadata=allocated(1)))
+    restored = sinks.held
+    sinks.pods.listed("9")
+    feed(sinks.pods, pod(metadata=allocated(3)))
+
+    assert restored == sinks.held == named(1)
+    assert sinks.free == 3
+
+
+def test_a_pod_on_another_node_was_bound_anew() -> None:
+    """Even if nobody noticed the restore: no pod changes its node."""
+    sinks = with_node()
+    feed(sinks.pods, pod(metadata=allocated(2)))
+
+    elsewhere = {"annotations": manifests.allocated("n2", 0)}
+    feed(sinks.pods, pod(spec={"nodeName": "n2"}, metadata=elsewhere))
+
+    hold = sinks.ledger.inventory.hold("u-1")
+    assert hold is not None
+    assert (hold.node, [share.minor for share in hold.shares]) == ("n2", [0])
+    assert sinks.free == 4

@@ -3,8 +3,9 @@
 A lost answer proves nothing: the bind may still be on its way. So the bind is sent again, which is harmless,
 since every copy gives the same cards to the same pod. If that brings no answer either, or the bind is stale,
 the pod is changed: a bind names the revision of its pod, so that no earlier copy can be carried out any more,
-and the cards are free for others. When a bind that the server refused is tried again is said in
-`bind_refusals`.
+and the cards are free for others. An answer is final, but for a restore of etcd, which may undo the bind: if
+the watch does not show it for a minute, it is followed like one that was lost. When a bind that the server
+refused is tried again is said in `bind_refusals`.
 """
 
 import asyncio
@@ -13,8 +14,8 @@ import functools
 import itertools
 import logging
 import math
-from collections.abc import Awaitable, Callable
-from typing import Final
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final
 
 from berth_crds import logs
 from berth_operator.engine import bind_slots, decision_records, ports, rate_limiter, totals
@@ -32,6 +33,8 @@ MOST_REVISIONS: Final = 3  # A pod that is changed all the time is tried again l
 REVISION_SECONDS: Final = 0.02  # Meanwhile its cards are kept from others.
 MOST_RESENT: Final = 1  # After that, the pod is changed.
 REPORTED_AFTER: Final = 3  # Reads of the pod: most outcomes are found by the first.
+LOOK_SECONDS: Final = 30.0  # Between two looks for binds that are over and not seen.
+UNSEEN: Final = "the bind is over, and the pod has no node"
 WITHDRAWN: Final = "the pod's placement was withdrawn before it was bound; it will be scheduled again"
 
 
@@ -72,7 +75,8 @@ class BindSender:
         self._records = records
         self._bind_slots = bind_slots.BindSlots(limits.binds_at_once, self._slots_changed)
         self.rate_limiter = rate_limiter.RateLimiter(clock, lambda: limits.binds_per_second)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], str] = {}  # With the uid of the pod.
+        self._next_look = 0.0  # For binds that are over and that the watch has not shown.
         self._unsent: set[asyncio.Task[None]] = set()
         self._open = totals.Totals()  # Decided, and not concluded; by namespace.
         self._unanswered = totals.Totals()  # Of these.
@@ -140,15 +144,18 @@ class BindSender:
 
     def start(self, pod_info: queued_pods.PodInfo, placement: decisions.Placement) -> None:
         """Send the bind of a pod whose hold is assumed."""
-        task = asyncio.create_task(self._bind(pod_info, placement), name=f"bind {pod_info.title}")
-        self._tasks.add(task)
-        self._unsent.add(task)
-        self._open.add(pod_info.namespace, 1)
+        self._unsent.add(self._begin(pod_info, self._bind(pod_info, placement)))
         self._unanswered.add(pod_info.namespace, 1)
+
+    def _begin(self, pod_info: queued_pods.PodInfo, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work, name=f"bind {pod_info.title}")
+        self._tasks[task] = pod_info.uid
+        self._open.add(pod_info.namespace, 1)
         task.add_done_callback(functools.partial(self._ended, pod_info.namespace))
+        return task
 
     def _ended(self, namespace: str, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         self._unsent.discard(task)
         self._open.add(namespace, -1)
         if self._bind_slots.width(namespace) is not None:
@@ -157,6 +164,27 @@ class BindSender:
             # The hold stays assumed: its cards are withheld, and never given out twice.
             log.error("%s failed", task.get_name(), exc_info=error)
             self._records.bind_failed()
+
+    def follow_unseen(self, now: float) -> None:
+        """Follow the binds that have long been over, and that the watch has not shown."""
+        if now < self._next_look:
+            return
+        self._next_look = now + LOOK_SECONDS
+        for uid in set(self._ledger.assumed_pods.overdue()) - set(self._tasks.values()):
+            assumed = self._ledger.assumed_pods[uid]
+            self._begin(assumed.pod_info, self._follow_unseen(assumed.pod_info, assumed.placement))
+
+    def next_look(self) -> float | None:
+        """Return when `follow_unseen` has something to do, if ever."""
+        return self._next_look if self._ledger.assumed_pods else None
+
+    async def _follow_unseen(self, pod_info: queued_pods.PodInfo, placement: decisions.Placement) -> None:
+        log.warning("%s: %s; it is followed", pod_info.title, UNSEEN, extra=logs.pod(pod_info.title))
+        known = self._ledger.revisions.get(pod_info.uid)
+        answer = ports.Unknown(UNSEEN, version=known.text if known is not None else "")
+        outcome = await self._follow(pod_info, placement, answer)
+        if not isinstance(outcome, ports.Bound):  # Otherwise the watch will show it.
+            self.on_outcome(pod_info, placement, outcome)
 
     async def drain(self) -> None:
         """Drop what is not sent, and wait for the binds under way; `start` must not be called any more."""

@@ -77,8 +77,9 @@ class Binder:
         await self._writer.wait_until_leading()
 
     def resume_due(self, now: float) -> None:
-        """Repeat the dry runs that are due, and let namespaces go on that were held up."""
+        """Repeat the dry runs and looks that are due, and let namespaces go on that were held up."""
         self._dry_runs.retry()
+        self._bind_sender.follow_unseen(now)
         self._slow_namespaces.resume(now)
         self._volume_binder.resume_due(now)
 
@@ -88,6 +89,7 @@ class Binder:
             self._dry_runs.refusals.next_retry(),
             self._slow_namespaces.next_due(),
             self._volume_binder.next_due(),
+            self._bind_sender.next_look(),
         )
         return min((moment for moment in moments if moment is not None), default=None)
 

@@ -64,14 +64,14 @@ class PodTouches:
     async def void(self, declared: bind_declarer.BindDeclaration) -> str:
         """Change all waiting pods that were declared; return the newest of their revisions.
 
-        A pod with a fault is left out: no bind was ever sent for its present revision.
+        Those with a fault, too: the last leader need not have found it, above all if that is the memory
+        which they take together.
         """
         revisions = self._ledger.revisions
         due = [
             (entry.pod_info, revisions[entry.pod_info.uid].text)
             for entry in self._ledger.backlog.entries()
-            if not entry.pod_info.faults
-            and declared.covers(entry.pod_info.uid, revisions[entry.pod_info.uid].number)
+            if declared.covers(entry.pod_info.uid, revisions[entry.pod_info.uid].number)
         ]
         if due:
             log.info(

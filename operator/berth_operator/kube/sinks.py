@@ -14,7 +14,7 @@ from berth_operator.engine.hold_states import State
 from berth_operator.engine.ledger import Ledger
 from berth_operator.engine.watchdog import Watchdog
 from berth_operator.kube import gpupod_store, kopf_lag, rejected_pods
-from berth_operator.scheduling import allocation_recovery
+from berth_operator.scheduling import allocation_recovery, holds
 from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import device_cache, devices, gpupods, measured_load, nodes, pods, raw
 
@@ -79,6 +79,7 @@ class PodSink:
         self._observer = observer
         self._schedulers = schedulers
         self._faults = FaultLog(logger, "%s withholds devices of its node: %s", logs.pod)
+        self._restored = False  # Until a list has been read whole after a restore.
         self.admissions = rejected_pods.Admissions()
         self.budget = pod_memory.WaitingPodMemory()
         self._allowance = pod_memory.BoundPodMemory()
@@ -106,10 +107,19 @@ class PodSink:
             hold, nameless = pod_memory.trimmed(hold, nameless, admitted=node_selection is None or not new)
             if node_selection is not None and new:
                 hold, teaches, node_selection = pod_memory.bare_hold(hold), None, facts.NOWHERE
+        self._forget_if_bound_anew(hold)
         self._ledger.pod_bound(hold, teaches, nameless=nameless, requirements=node_selection)
         # A pod has no device of a node that cannot have given it one.
         if pod.fault and (held := self._ledger.inventory.hold(hold.uid)) and held.devices:
             self._faults.record(hold.uid, pod.fault, hold.title)
+
+    def _forget_if_bound_anew(self, hold: holds.Hold) -> None:
+        """Forget what a pod held before a restore: no pod changes its node, nor its cards otherwise."""
+        known = self._ledger.inventory.hold(hold.uid)
+        if known is None or self._ledger.state(hold.uid) is not State.CONFIRMED:
+            return
+        if known.node != hold.node or (self._restored and known.shares != hold.shares):
+            self._ledger.pod_over(hold.uid)
 
     def deleted(self, meta: wire.Meta) -> None:
         """Record that a pod is gone."""
@@ -128,6 +138,14 @@ class PodSink:
             self._ledger.pod_bound(hold, nameless=allocation_recovery.UnreadableAllocation())
 
     undecodable_deleted = deleted
+
+    def restored(self) -> None:
+        """Believe records as they are now: a pod may have been bound anew."""
+        self._restored = True
+
+    def listed(self, _version: str) -> None:
+        """Hold on to the records that have been read since a restore."""
+        self._restored = False
 
     def _over(self, uid: str) -> None:
         self.admissions.pod_gone(uid)
