@@ -29,6 +29,35 @@ def free(ledger: Ledger) -> int:
     return inventories.free_cards(ledger.inventory)
 
 
+def test_what_was_given_otherwise_stays_marked_if_the_record_is_spoiled() -> None:
+    """The pod keeps the card of its bind, and what its kubelet gave it."""
+    ledger = ledgers.with_nodes()
+    ledgers.pod_seen(ledger, POD)
+    ledgers.gpupod_seen(ledger, said(2))
+
+    ledgers.pod_seen(
+        ledger, msgspec.structs.replace(POD, metadata=msgspec.structs.replace(POD.metadata, annotations={}))
+    )
+
+    assert free(ledger) == 2
+    assert ledgers.holding(ledger) == ([0], 0)
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["the pod first", "the GpuPod first"])
+def test_of_a_pod_without_cards_it_counts_whichever_comes_first(*, late: bool) -> None:
+    """And it is taken back with the GpuPod."""
+    ledger = ledgers.with_nodes()
+    pod = builders.admitted(builders.pod("p", nodeName="n1", phase="Running"))
+    ledgers.in_turn(
+        lambda: ledgers.pod_seen(ledger, pod), lambda: ledgers.gpupod_seen(ledger, said(2)), late=late
+    )
+    before = free(ledger)
+
+    ledger.gpupod_gone("ml/p")
+
+    assert (before, free(ledger)) == (3, 4)
+
+
 @pytest.mark.parametrize("late", [False, True], ids=["the pod first", "the GpuPod first"])
 @pytest.mark.parametrize(
     ("gpupod", "expected"),

@@ -278,6 +278,24 @@ def test_a_card_that_turns_up_elsewhere_stays_with_the_pod_that_holds_it() -> No
     assert (reader.read(), ledgers.ready_names(ledger)) == ({"n1", "n2"}, ["p"])
 
 
+@timeless.scenario
+async def test_a_clock_that_is_put_back_keeps_no_card_from_the_node_that_has_it() -> None:
+    """What was recorded by a clock that was a year ahead is as good as long ago, after a restart as well."""
+    now, year = timeless.clock(), 365 * 86400.0
+    ahead = [year]
+    ledger = Ledger(now, day=lambda: now() + ahead[0])
+    for node in ("n1", "n2"):
+        ledgers.join(ledger, builders.node(node), builders.device(node, 1))
+    ledger.all_devices_read()
+    ledger.device_seen(publishing("n1"))
+    ledger.device_seen(publishing("n2", "n1"))
+    ahead[0] = 0.0
+    async with timeless.beside(watchdog.Watchdog(ledger, clock=now).run()):
+        await asyncio.sleep(uuid_ownership.MOVING_SECONDS)
+
+    assert [len(ledger.inventory.uuid_ownership.kept(node)) for node in ("n1", "n2")] == [0, 1]
+
+
 @pytest.mark.parametrize("back", [False, True], ids=["and is gone", "and comes back"])
 @timeless.scenario
 async def test_a_card_that_its_node_loses_is_not_another_nodes_at_once(*, back: bool) -> None:

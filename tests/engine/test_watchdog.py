@@ -302,3 +302,18 @@ def test_a_leader_logs_how_many_agents_it_waits_for(caplog: pytest.LogCaptureFix
 
     (line,) = (record.getMessage() for record in caplog.records)
     assert line.startswith("the cards of 1 agents get no new pods until these renew their Leases")
+
+
+def test_nothing_is_kept_of_a_node_that_comes_and_goes() -> None:
+    """Its Lease may go last."""
+    cluster = Cluster()
+    before = kept(cluster.watchdog)
+    for step in (device, lease("a"), device_gone, lease_gone):
+        step(cluster)
+
+    assert kept(cluster.watchdog) == before
+
+
+def kept(watchdog: Watchdog) -> dict[str, int]:
+    """Return how much a watchdog keeps, by what it is."""
+    return {name: len(value) for name, value in vars(watchdog).items() if isinstance(value, dict | set)}

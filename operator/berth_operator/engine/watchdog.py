@@ -56,7 +56,8 @@ class Watchdog:
         """Forget a Lease; without one an agent is unknown, and after a time silent."""
         self._signs.pop(node, None)
         self.loads.forget(node)
-        self._missing_since[node] = self._clock()
+        if node in self._doubts:
+            self._missing_since[node] = self._clock()
         self._judge_one(node)
 
     def device_seen(self, node: str, *, found_silent: bool) -> None:

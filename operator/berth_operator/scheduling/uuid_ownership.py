@@ -203,7 +203,7 @@ class UuidOwnership:
             origin is not None
             and origin.since is not None
             and node not in {origin.node, *history.held}
-            and self._clock() < origin.since + MOVING_SECONDS
+            and self._is_recent(origin.since, MOVING_SECONDS)
             and self._exists(origin.node)
         )
 
@@ -345,8 +345,12 @@ class UuidOwnership:
     def _valid(self, origin: Origin | None) -> bool:
         """Whether a node may come back for a uuid now."""
         return origin is not None and (
-            origin.since is None or self._clock() < origin.since + REMEMBERED_SECONDS
+            origin.since is None or self._is_recent(origin.since, REMEMBERED_SECONDS)
         )
+
+    def _is_recent(self, since: float, seconds: float) -> bool:
+        """Whether so many seconds have not passed; a clock that was put back may name a time to come."""
+        return abs(self._clock() - since) < seconds
 
     # ------------------------------------------------------------ what is asked
 
