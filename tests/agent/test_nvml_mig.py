@@ -82,6 +82,27 @@ def test_compute_instance_of_fewer_slices_says_so(place: nodes.Place, code: int 
     assert instances(rig.start())[0].profile == "1c.3g.40gb"
 
 
+def test_driver_may_know_fewer_profiles_than_the_bindings(place: nodes.Place) -> None:
+    """Numbers that an older driver refuses cost neither the card nor the names that it has."""
+    rig = place(presets.MIG, {"driver.profiles": 8})
+
+    assert [each.profile for each in instances(rig.start())] == [
+        "3g.40gb",
+        "2g.20gb",
+        "1g.10gb",
+        "1g.10gb+me",
+    ]
+
+
+def test_name_that_cannot_be_read_is_made_up_until_it_can(place: nodes.Place) -> None:
+    """A failure to read names of profiles does not cost the card, and the next sample has them."""
+    rig = place(presets.MIG, {"error.nvmlDeviceGetGpuInstanceProfileInfoV": UNKNOWN})
+
+    assert [each.profile for each in instances(rig.source)] == ["3g.40gb", "2g.20gb", "1g.10gb", "1g.10gb"]
+    rig.machine.fail("nvmlDeviceGetGpuInstanceProfileInfoV", None)
+    assert instances(rig.source)[3].profile == "1g.10gb+me"
+
+
 def test_instance_that_cannot_be_read_makes_its_card_lost(place: nodes.Place) -> None:
     """A card in MIG mode of which not every instance is known must not be given out."""
     rig = place(presets.MIG, {"error.nvmlDeviceGetAttributes_v2": UNKNOWN})

@@ -6,6 +6,7 @@ published of a card besides is a field of `probe.Card`). A card without uuid, na
 is lost: nothing of it could be given out.
 """
 
+import contextlib
 import dataclasses
 import functools
 from collections.abc import Sequence
@@ -31,7 +32,7 @@ class StaticFacts:
     location: wire.Topology
     slowdown_temperature: int | None
     _nvlink_targets: dict[int, str | None] = dataclasses.field(default_factory=dict)
-    _profiles: mig.Profiles | None = None
+    _profiles: dict[int, tuple[int, str] | None] = dataclasses.field(default_factory=dict)
 
     def nvlink_target(self, handle: Any, number: int) -> str | None:
         """Return the target of one NVLink; while it is unknown, the driver is asked again."""
@@ -40,10 +41,13 @@ class StaticFacts:
         return self._nvlink_targets[number]
 
     def profiles(self, handle: Any) -> mig.Profiles:
-        """Return the names of the card's GPU instance profiles."""
-        if self._profiles is None:
-            self._profiles = mig.profile_names(handle)
-        return self._profiles
+        """Return the names of the card's GPU instance profiles; those that failed are asked for again."""
+        for number in mig.PROFILE_NUMBERS:
+            if number not in self._profiles:
+                # An instance whose profile has no name here gets one: no failure costs the card.
+                with contextlib.suppress(calls.CallFailed):
+                    self._profiles[number] = mig.profile(handle, number)
+        return dict(found for found in self._profiles.values() if found)
 
 
 def address(handle: Any) -> str | None:

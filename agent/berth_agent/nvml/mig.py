@@ -16,6 +16,7 @@ from berth_agent.nvml import calls
 from berth_crds import catalog, schema_limits, wire
 
 Profiles = Mapping[int, str]  # Names of GPU instance profiles by the card's own id of them.
+PROFILE_NUMBERS: Final = range(pynvml.NVML_GPU_INSTANCE_PROFILE_COUNT)
 
 _NAME: Final = re.compile(r"(?:MIG )?([1-9]g\.[1-9][0-9]*gb(?:[+-][a-z]+(?:\.[a-z]+)*)*)")
 _EIGHTHS: Final = 8
@@ -24,6 +25,8 @@ GOING: Final = frozenset({pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_INVALID
 NO_DEVICE: Final = frozenset({pynvml.NVML_ERROR_NOT_FOUND})
 # Profile and placement are reported only to processes that may administer MIG.
 NOT_SHOWN: Final = calls.ABSENT | {pynvml.NVML_ERROR_NO_PERMISSION}
+# A driver that is older than the bindings knows fewer profiles than they have numbers.
+_NO_PROFILE: Final = calls.ABSENT | {pynvml.NVML_ERROR_INVALID_ARGUMENT}
 
 
 def read(handle: Any, *, total: int, profiles: Callable[[], Profiles]) -> wire.Mig | None:
@@ -53,13 +56,16 @@ def _is_valid(one: wire.MigInstance) -> bool:
     return bool(numbers and words and 0 < one.memory <= schema_limits.LARGEST_MEMORY)
 
 
-def profile_names(handle: Any) -> Profiles:
-    """Return the names of the GPU instance profiles of a card."""
-    found = (
-        calls.ask_or_none(pynvml.nvmlDeviceGetGpuInstanceProfileInfo, handle, number)
-        for number in range(pynvml.NVML_GPU_INSTANCE_PROFILE_COUNT)
+def profile(handle: Any, number: int) -> tuple[int, str] | None:
+    """Return id and name of a GPU instance profile by its number, or raise `CallFailed`.
+
+    None for one that the card or its driver does not have, or that has no usable name.
+    """
+    found = calls.ask_or(
+        None, pynvml.nvmlDeviceGetGpuInstanceProfileInfo, handle, number, expected=_NO_PROFILE
     )
-    return {each.id: match.group(1) for each in found if each and (match := _NAME.fullmatch(each.name))}
+    match = _NAME.fullmatch(found.name) if found else None
+    return (found.id, match.group(1)) if match else None
 
 
 def _parts(handle: Any) -> Iterator[Any]:

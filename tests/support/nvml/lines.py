@@ -7,7 +7,10 @@ from typing import Final
 
 NUMBER: Final = r"(?:0|[1-9]\d*)"
 CALL: Final = r"nvml\w+"
-DRIVER: Final = ("driver.version", "driver.nvml", "driver.cuda", "driver.error", "driver.reset")
+DRIVER: Final = (
+    *("driver.version", "driver.nvml", "driver.cuda", "driver.error", "driver.reset"),
+    "driver.profiles",
+)
 # A small n stands for a number, and CALL for the name of one of NVML's functions.
 OF_A_CARD: Final = (
     *("uuid", "name", "serial", "minor", "module", "brand", "architecture", "numa", "bus", "capability"),

@@ -721,8 +721,7 @@ Return nvmlGpuInstanceGetInfo(GpuInstance *instance, GpuInstanceInfo *out) {
 }
 
 static Return read_profile(ProfileInfo2 *out, const Device *device, u32 profile) {
-    enum { PROFILES = 18 };
-    if (profile >= PROFILES) return INVALID_ARGUMENT;
+    if (profile >= state_number(18, "driver.profiles")) return INVALID_ARGUMENT;
     const char *line = state_text("card.%d.profile.%u", device->card, profile);
     memset(&out->id, 0, sizeof *out - offsetof(ProfileInfo2, id));
     return line && sscanf(line, "%u %u %llu %95[^\n]", &out->id, &out->sliceCount, &out->memorySizeMB,

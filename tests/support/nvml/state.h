@@ -9,6 +9,8 @@
  *   driver.version = 550.107.02        driver.nvml = 12.550.107.02     driver.cuda = 12040
  *   driver.error = 9                   every call answers this, init included (9: not loaded)
  *   driver.reset = 1                   loaded anew: once it changes, calls answer UNINITIALIZED
+ *   driver.profiles = 18               GPU instance profiles by number that it knows; beyond them
+ *                                      INVALID_ARGUMENT
  *
  *   card.N.uuid = GPU-...              a card; N counts from 0 and is no index: that is its place
  *                                      among the cards that were there at init
