@@ -118,10 +118,14 @@ def _config(node: Node, settings: Settings, not_loaded: Sequence[str]) -> loop.N
         case SimulatedNode(name, shape):
             extra = extra_devices.ExtraDevices(further)
             cards = simulated.SimulatedProbe(name, shape, settings.faults, extra.complete)
-            config = loop.NodeConfig(name, cards, vocabulary.GrantSource.SIMULATED)
+            boot = simulated.boot_id(name)
+            config = loop.NodeConfig(name, cards, vocabulary.GrantSource.SIMULATED, boot_id=boot)
         case HardwareNode():
             own = health_rules.HealthRules(ignored=node.ignored_xids, critical=node.critical_xids)
-            config = loop.NodeConfig(node.name, _hardware(node, further), procfs=node.procfs, rules=own)
+            boot = sysfs.Kernel(node.sysfs, node.procfs).boot_id()
+            config = loop.NodeConfig(
+                node.name, _hardware(node, further), boot_id=boot, procfs=node.procfs, rules=own
+            )
         case _:
             assert_never(node)
     pod_resources = settings.pod_resources or _usual_socket(node, settings)

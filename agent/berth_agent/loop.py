@@ -57,6 +57,7 @@ SPREAD: Final = 0.1
 class NodeConfig:
     """A node, its probe, and the sources that say which pod holds which cards.
 
+    `boot_id` is that of the boot that goes on, empty where it is unknown.
     `grants` is the source named in GpuPods of simulated cards, where no other source is asked.
     `kubelet` is asked about `resources` and claims. A probe that lists processes is asked as well, and their
     cgroups are read in `procfs`. `rules` are the node's own rules of health; a policy adds to them.
@@ -68,6 +69,7 @@ class NodeConfig:
     node: str
     probe: probe.Probe
     grants: vocabulary.GrantSource | None = None
+    boot_id: str = ""
     kubelet: podresources.PodResourcesLister | None = None
     checkpoint: Path | None = None
     resources: tuple[str, ...] = flag_table.GPU_RESOURCES
@@ -133,6 +135,7 @@ class NodeAgent:
             probe_lock=config.probe_lock,
         )
         self._last: tuple[wire.DeviceSpec, wire.DeviceStatus] | None = None
+        self._has_sampled_cards = False
         self._health_monitor = health_monitor.HealthMonitor(config.rules)
         self._policy_informer = informer.Informer(
             session,
@@ -151,15 +154,19 @@ class NodeAgent:
         self._gpupods = _reconciler(session, config, process, on_pod_change=self._pod_changed)
         node_view.gpupods = self._gpupods.gpupods.objects
         self._poller = _poller(config, timing, self._wake_poller, self._gpupods, self._kubelet_reported)
-        access = NodeAccess(
-            config.node,
-            self._known_cards,
+        access = self._access()
+        self._ways = [make(access) for make in config.ways]
+
+    def _access(self) -> NodeAccess:
+        """Return what the ways can learn of the node."""
+        return NodeAccess(
+            self.node,
+            self._deliverable_cards,
             self._gpupods,
             self._gpupods.requested,
-            process.hangup,
+            self._process.hangup,
             on_change=self._wake.set,
         )
-        self._ways = [make(access) for make in config.ways]
 
     async def run(self) -> None:
         """Run until cancelled, and record what is seen in the node view."""
@@ -260,6 +267,7 @@ class NodeAgent:
         now = self._process.clock()
         # Cards that people call repaired wait for a sample that shows cards.
         is_sample = isinstance(outcome, probe.Sample)
+        self._has_sampled_cards |= is_sample
         repaired = self._publisher.annotation(names.REPAIRED) if is_sample else ""
         self._repaired = health_monitor.read_annotation(repaired, spec)
         verdicts = self._health_monitor.judge(
@@ -291,7 +299,9 @@ class NodeAgent:
         return spec, status
 
     def _notify_ways(self, spec: wire.DeviceSpec, status: wire.DeviceStatus) -> None:
-        """Notify the ways which cards there are, and which of them are sick or cordoned."""
+        """Notify the ways which cards there are, and which are sick or cordoned, as soon as that is known."""
+        if not self._is_of_this_boot(spec):
+            return
         published, _ = self._published()
         words = published.cordon if published else ()
         cordoned = (uuid for word in words for uuid in named_cards.uuids_named(word.strip(), spec.devices))
@@ -310,10 +320,14 @@ class NodeAgent:
         device = self._publisher.device()
         return (device.spec, device.status) if device else (None, wire.DeviceStatus())
 
-    def _known_cards(self) -> Sequence[wire.Card] | None:
-        """Return the cards of the node as last sampled, else as published; None where neither is known."""
+    def _deliverable_cards(self) -> Sequence[wire.Card] | None:
+        """Return the cards as last sampled, else as published in this boot; None where neither is known."""
         spec, _ = self._last or self._published()
-        return spec.devices if spec else None
+        return spec.devices if spec and self._is_of_this_boot(spec) else None
+
+    def _is_of_this_boot(self, spec: wire.DeviceSpec) -> bool:
+        """Whether minors are those of now: at a boot they may move from one card to another."""
+        return self._has_sampled_cards or bool(spec.boot_id and spec.boot_id == self._config.boot_id)
 
     async def _rest(self, seconds: float) -> None:
         """Wait for the next tick, or until woken; while the API fails, nothing ends the wait early."""

@@ -108,10 +108,15 @@ def machine(node: str, shape: str) -> probe.Sample:
     cards = tuple(_card(node, slot, slots) for slot in slots)
     return probe.Sample(
         driver=DRIVER,
-        boot_id=_identity(node, "boot"),
+        boot_id=boot_id(node),
         cards=cards,
         partitions=nvlink_groups.partitions(cards),
     )
+
+
+def boot_id(node: str) -> str:
+    """Return the id of the only boot of a simulated node."""
+    return _identity(node, "boot")
 
 
 def _identity(node: str, what: object) -> str:

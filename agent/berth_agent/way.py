@@ -24,7 +24,7 @@ class NodePods(Protocol):
         """Whether these are all there are now."""
 
 
-Cards = Callable[[], Sequence[wire.Card] | None]  # None while they have not been read.
+Cards = Callable[[], Sequence[wire.Card] | None]  # None while none were read since the boot.
 # Which resources a container asks the kubelet for, by the namespace and name of its pod, and its own name.
 Requested = Callable[[tuple[str, str], str], Iterable[str]]
 
