@@ -178,9 +178,20 @@ def test_unauthorized_process_is_reported_at_the_second_sample() -> None:
     found = []
     for _ in range(3):
         node.shows("GPU-a", owner=HOST)
-        found.append([one.pid for one in node.cache.unauthorized(given_nothing) or ()])
+        found.append([one.pid for one in node.cache.unauthorized(given_nothing, {}) or ()])
 
     assert found == [[], [7], [7]]
+
+
+def test_unauthorized_process_is_not_forgotten_by_an_agent_that_restarts() -> None:
+    """One that is published was seen before, by another; the driver says whether it is still there."""
+    published = {"GPU-a": (wire.Occupant(7), wire.Occupant(8))}
+    node = NodeEvidence(kubelet=False)
+    assert node.cache.unauthorized(given_nothing, published) is None
+
+    node.shows("GPU-a", owner=HOST)
+
+    assert [one.pid for one in node.cache.unauthorized(given_nothing, published) or ()] == [7]
 
 
 @pytest.mark.parametrize(
@@ -199,7 +210,7 @@ def test_process_on_a_card_that_its_pod_was_given_is_authorized(
     node.lists(by_kubelet)
     for _ in range(2):
         node.shows("GPU-a")
-        unauthorized = node.cache.unauthorized(lambda _: by_berth)
+        unauthorized = node.cache.unauthorized(lambda _: by_berth, {})
 
     assert len(unauthorized or ()) == count
 
@@ -208,11 +219,11 @@ def test_no_process_is_unauthorized_before_the_kubelet_has_answered() -> None:
     """Until the kubelet has spoken, or surely does not, nobody can say that it gave nothing."""
     node = NodeEvidence()
     node.shows("GPU-a")
-    assert node.cache.unauthorized(given_nothing) is None
+    assert node.cache.unauthorized(given_nothing, {}) is None
 
     node.cache.kubelet_reported(KubeletReport(None, AWAY))
 
-    assert node.cache.unauthorized(given_nothing) == ()
+    assert node.cache.unauthorized(given_nothing, {}) == ()
 
 
 def test_process_on_a_card_that_a_claim_brought_is_authorized() -> None:
@@ -222,7 +233,7 @@ def test_process_on_a_card_that_a_claim_brought_is_authorized() -> None:
     node.lists(ListedPod("ml", "train", (ListedContainer("main", claims=(claim,)),)))
     for _ in range(2):
         node.shows("GPU-a")
-        unauthorized = node.cache.unauthorized(given_nothing)
+        unauthorized = node.cache.unauthorized(given_nothing, {})
 
     assert node.cache.of_pod(KEY) == verification.Evidence({"main": ("GPU-a",)}, {"main": ("GPU-a",)})
     assert unauthorized == ()

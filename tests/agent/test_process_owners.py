@@ -143,11 +143,13 @@ def test_unauthorized(
 
 
 def test_one_look_is_not_enough() -> None:
-    """One look is not enough: only who was suspect on the same card the look before is told."""
+    """Only who was suspect on the same card the look before is told, or is told of that card already."""
     now = (CardProcess(7, 5, A), CardProcess(8, 5, A), CardProcess(9, 5, MIG))
     before = (CardProcess(7, 4, A), CardProcess(9, 5, A))
+    published = {"GPU-a": (wire.Occupant(8), wire.Occupant(9)), "GPU-b": (wire.Occupant(7),)}
 
-    assert process_owners.seen_twice(now, before) == (CardProcess(7, 5, A),)
+    assert process_owners.seen_before(now, before, {}) == (CardProcess(7, 5, A),)
+    assert process_owners.seen_before(now, (), published) == (CardProcess(8, 5, A),)
 
 
 def test_occupants_stand_at_their_card_in_order() -> None:

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypeVar
 
-from berth_agent import flag_table, other_holders
+from berth_agent import device_status, flag_table, other_holders
 from berth_agent.gpupods import process_owners, verification
 from berth_agent.kubelet import device_ids, podresources, poller
 from berth_crds import vocabulary, wire
@@ -183,12 +183,14 @@ class EvidenceCache:
         return verification.Evidence(kubelet, driver, str(failure) if failure else "")
 
     def unauthorized(
-        self, given: Callable[[device_ids.PodKey], Iterable[str]]
+        self,
+        given: Callable[[device_ids.PodKey], Iterable[str]],
+        published: device_status.Occupants,
     ) -> tuple[process_owners.CardProcess, ...] | None:
         """Return the processes on cards that their pods were not given; None while that is not known.
 
         `given` returns what Berth gave to a pod. Call this once for each sample: a process counts when
-        two samples in a row show it.
+        two samples in a row show it, or one does and it is published already.
         """
         if not self._processes_known or (self.sources.kubelet and not self._report.is_known):
             return None
@@ -197,7 +199,7 @@ class EvidenceCache:
             return (*given(key), *(one.uuid for held in self.holdings.get(key, {}).values() for one in held))
 
         suspects = process_owners.unauthorized(self._processes, everything_given, self.allocatable)
-        found = process_owners.seen_twice(suspects, self._suspects)
+        found = process_owners.seen_before(suspects, self._suspects, published)
         self._suspects = suspects
         return found
 

@@ -117,13 +117,17 @@ def unauthorized(
     )
 
 
-def seen_twice(now: Iterable[CardProcess], before: Iterable[CardProcess]) -> tuple[CardProcess, ...]:
-    """Return the processes that the sample before has shown as well.
+def seen_before(
+    now: Iterable[CardProcess], before: Iterable[CardProcess], published: device_status.Occupants
+) -> tuple[CardProcess, ...]:
+    """Return the processes that the sample before has shown as well, or that are published.
 
     The first process of a pod may be seen before the kubelet lists it, and the last one after the pod
-    has ended: neither should keep the card from being given out.
+    has ended: neither should keep the card from being given out. An agent that has just been started has
+    no sample before, and what an earlier one published was seen then.
     """
     earlier = {(one.pid, one.device.card) for one in before}
+    earlier |= {(one.pid, card) for card, held in published.items() for one in held}
     return tuple(one for one in now if (one.pid, one.device.card) in earlier)
 
 

@@ -159,7 +159,7 @@ class GpuPodReconciler:
         if found is None or not self._pod_informer.synced:
             return published
         self.evidence.processes_seen(found, self._pods.owner_of)
-        unauthorized = self.evidence.unauthorized(self._allocated_uuids)
+        unauthorized = self.evidence.unauthorized(self._allocated_uuids, published)
         if unauthorized is None:
             return published
         least = self.evidence.sources.least_process_memory
