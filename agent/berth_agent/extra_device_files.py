@@ -11,9 +11,10 @@ they go to, `given_labels` decides.
 
 Where a `busID` is given, the kernel says NUMA node and PCIe root. Files are read for every
 sample, so health may change. A file that cannot be used counts as it was last read: it may be
-half written, and its devices must not come and go. One that was never readable lists nothing,
-and the log says why, once. Everything is checked here, because the server refuses a whole Device
-for one bad value. Which of two devices with one uuid is listed, `extra_devices` decides.
+half written, and its devices must not come and go. So does a folder that cannot be read; one that
+is not there is empty. What was never readable lists nothing, and the log says why, once. Everything
+is checked here, because the server refuses a whole Device for one bad value. Which of two devices
+with one uuid is listed, `extra_devices` decides.
 """
 
 import logging
@@ -40,21 +41,36 @@ class DeviceFolder:
 
     def devices(self) -> tuple[probe.ExtraDevice, ...]:
         """Return the devices of all files, in the order of their names."""
-        paths = sorted(each for each in sysfs.entries(self._path) if each.suffix == ".json")
+        self._last = self._files()
+        return tuple(
+            _device(entry, path.name, self._kernel)
+            for path, file in self._last.items()
+            for entry in file.devices
+        )
+
+    def _files(self) -> dict[Path, device_entries.DeviceFile]:
+        """Return the usable files in the order of their names; while the folder cannot be read, as before."""
+        try:
+            paths = _paths(self._path)
+        except OSError as error:
+            cause = text.cause(error)
+            self._warn(
+                self._path, f"the folder {self._path} cannot be read, and its files count as before: {cause}"
+            )
+            return self._last
         if len(paths) > MOST_FILES:
             last = paths[MOST_FILES - 1].name
             self._warn(
                 self._path, f"{self._path} has more than {MOST_FILES} files: those after {last} are not read"
             )
-            paths = paths[:MOST_FILES]
+        else:
+            self._warnings.pop(self._path, None)
+        paths = paths[:MOST_FILES]
         found = {path: file for path in paths if (file := self._read(path))}
-        self._last = found
         self._warnings = {
             path: words for path, words in self._warnings.items() if path in {self._path, *paths}
         }
-        return tuple(
-            _device(entry, path.name, self._kernel) for path, file in found.items() for entry in file.devices
-        )
+        return found
 
     def labels(self) -> tuple[device_entries.LabelEntry, ...]:
         """Return the labels that the files give, in the order of their names, as `devices` read them last."""
@@ -73,6 +89,14 @@ class DeviceFolder:
         if self._warnings.get(path) != words:
             log.warning("%s", text.line(words))
         self._warnings[path] = words
+
+
+def _paths(folder: Path) -> list[Path]:
+    """Return the paths of the files in a folder, none where it is not there, or raise OSError."""
+    try:
+        return sorted(each for each in sysfs.listing(folder) if each.suffix == ".json")
+    except FileNotFoundError:
+        return []
 
 
 def _device(entry: device_entries.DeviceEntry, file: str, kernel: sysfs.Kernel) -> probe.ExtraDevice:

@@ -91,8 +91,14 @@ class Kernel:
 
 
 def entries(folder: Path) -> tuple[Path, ...]:
-    """Return the entries of a folder; none for one that is not there."""
+    """Return the entries of a folder; none for one that cannot be read."""
     return _listed(folder) or ()
+
+
+def listing(folder: Path) -> tuple[Path, ...]:
+    """Return the entries of a folder, or raise OSError; a folder without an end is read so far."""
+    with os.scandir(folder) as found:
+        return tuple(folder / each.name for each in itertools.islice(found, MOST_ENTRIES))
 
 
 def exists(path: Path) -> bool:
@@ -132,8 +138,7 @@ def _without_waiting(path: str, flags: int) -> int:
 def _listed(folder: Path) -> tuple[Path, ...] | None:
     """Return the entries of a folder; None for one that cannot be read."""
     try:
-        with os.scandir(folder) as found:
-            return tuple(folder / each.name for each in itertools.islice(found, MOST_ENTRIES))
+        return listing(folder)
     except OSError:
         return None
 

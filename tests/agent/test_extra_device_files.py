@@ -1,5 +1,6 @@
 """Further devices from files: listed beside the cards, and never able to spoil them."""
 
+import errno
 import json
 import os
 from collections.abc import Callable
@@ -85,6 +86,32 @@ def test_half_a_file_counts_as_it_was(tmp_path: Path) -> None:
     (shelf.path / "a.json").unlink()
 
     assert [*found, shelf.uuids()] == [[], [NPU["uuid"]], [NPU["uuid"]], []]
+
+
+def test_folder_that_cannot_be_read_counts_as_it_was(
+    shelf: Shelf, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that fails for a moment takes neither devices nor labels away, which is told once each time."""
+    labels = {"labels": [{"uuid": "GPU-a", "labels": {"rack": "r1"}}]}
+    (shelf.path / "a.json").write_text(json.dumps({"devices": [NPU]} | labels))
+    found = [shelf.uuids()]
+    given = shelf.folder.labels()
+    for _ in range(2):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "scandir", unreadable)
+            found += [shelf.uuids(), shelf.uuids()]
+        (shelf.path / "a.json").write_text('{"devices": [')
+        found.append(shelf.uuids())
+
+    assert found == [[NPU["uuid"]]] * 7
+    assert shelf.folder.labels() == given != ()
+    failure = f"the folder {shelf.path} cannot be read, and its files count as before: Input/output error"
+    assert [words for words in caplog.messages if "the folder" in words] == [failure, failure]
+
+
+def unreadable(_folder: Path) -> None:
+    """Fail as a disk that cannot be read."""
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
 def test_devices_stand_beside_the_cards(shelf: Shelf, looking: probe.Probe) -> None:
