@@ -7,7 +7,7 @@ module puts what changed between two statuses into lines for a log.
 
 import datetime as dt
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -151,20 +151,32 @@ def transition(
 # ---------------------------------------------------------------- lines for a log
 
 
-def log_changes(node: str, before: wire.DeviceStatus, now: wire.DeviceStatus) -> None:
+def log_changes(
+    node: str, before: wire.DeviceStatus, now: wire.DeviceStatus, *, repaired: Collection[str] = ()
+) -> None:
     """Log once what changed between two statuses; what is wrong as a warning."""
-    for line, level in changes(before, now).items():
+    for line, level in changes(before, now, repaired=repaired).items():
         log.log(level, "node %s: %s", node, line)
 
 
-def changes(before: wire.DeviceStatus, after: wire.DeviceStatus) -> Mapping[str, int]:
-    """Return lines for a log that say how two statuses differ, each with its level."""
+def changes(
+    before: wire.DeviceStatus, after: wire.DeviceStatus, *, repaired: Collection[str] = ()
+) -> Mapping[str, int]:
+    """Return lines for a log that say how two statuses differ, each with its level.
+
+    `repaired` are the uuids of the cards that people call that.
+    """
     known, lines = _lines(before), _lines(after)
     unhealthy = set(_unhealthy(after))
-    healed = (f"{uuid} is healthy again" for uuid in _unhealthy(before) if uuid not in unhealthy)
+    healed = (_healed_line(uuid, repaired) for uuid in _unhealthy(before) if uuid not in unhealthy)
     ended = (f"over: {line}" for line in _occupant_lines(before) if line not in lines)
     new = {line: level for line, level in lines.items() if line not in known}
     return new | dict.fromkeys((*healed, *ended), logging.INFO)
+
+
+def _healed_line(uuid: str, repaired: Collection[str]) -> str:
+    """Return what became of a card that is unhealthy no more."""
+    return f"{uuid} is healthy again{': it is taken as repaired' if uuid in repaired else ''}"
 
 
 def _lines(status: wire.DeviceStatus) -> dict[str, int]:

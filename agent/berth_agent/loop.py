@@ -244,11 +244,10 @@ class NodeAgent:
             self._node_view.answered_at["podresources"] = self._poller.answered_at
 
     async def _clear_repaired_annotation(self) -> None:
-        """Remove from the Device the names of the cards that were taken as repaired."""
+        """Remove from the annotation the names of cards: the verdicts have heeded them."""
         annotation = self._repaired
-        if annotation.text == annotation.unknown:
+        if not annotation.cards:
             return
-        log.info("node %s: cards are taken as repaired: %s", self.node, annotation.text)
         try:
             await self._publisher.replace_annotation(names.REPAIRED, annotation.text, annotation.unknown)
         except errors.ClientError as error:
@@ -292,7 +291,7 @@ class NodeAgent:
             ),
             now=now,
         )
-        device_status.log_changes(self.node, before, status)
+        device_status.log_changes(self.node, before, status, repaired=self._repaired.cards)
         self._notify_ways(spec, status)
         self._node_view.status = status
         self._last = spec, status

@@ -352,6 +352,17 @@ def test_changes_are_told_once() -> None:
     assert device_status.changes(ill, well) == {f"{uuid} is healthy again": logging.INFO}
 
 
+def test_only_a_card_that_was_ill_and_is_well_is_told_as_repaired() -> None:
+    """Whatever people wrote: one that is ill still, or was well before, is not taken as that."""
+    well, ill = status(PAIR), status(with_health(SICK))
+    uuid = ill.devices[0].uuid
+
+    healed = {f"{uuid} is healthy again: it is taken as repaired": logging.INFO}
+    assert device_status.changes(ill, well, repaired={uuid, "GPU-typo"}) == healed
+    assert device_status.changes(ill, ill, repaired={uuid}) == {}
+    assert device_status.changes(well, well, repaired={uuid}) == {}
+
+
 def test_what_is_wrong_is_logged_as_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     """Who looks for warnings finds a source that failed and a card that is ill, not that they mend."""
     well = wire.DeviceStatus(conditions=(wire.Condition("NVMLReady", "True", "CardsRead"),))

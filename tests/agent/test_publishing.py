@@ -4,9 +4,10 @@ import asyncio
 import contextlib
 import datetime as dt
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
+import msgspec
 import pytest
 from aiohttp import web
 
@@ -133,12 +134,15 @@ def device(version: str, status: wire.DeviceStatus, *, owner: str = "node-uid") 
 
 @contextlib.asynccontextmanager
 async def publishing(
-    server: stub.Stub, session: api.Api, *lists: stub.Answer
+    server: stub.Stub,
+    session: api.Api,
+    *lists: stub.Answer,
+    on_change: Callable[[], None] = lambda: None,
 ) -> AsyncIterator[device_publisher.DevicePublisher]:
     """Run a publisher whose watch is down, and that reads these lists one after the other."""
     listed = stub.by_query("watch", {"": stub.in_turn(lists), "true": AWAY})
     server.on("GET", resources.DEVICES.path(), listed)
-    publisher = device_publisher.DevicePublisher(session, NODE, on_change=lambda: None)
+    publisher = device_publisher.DevicePublisher(session, NODE, on_change=on_change)
     async with timeless.beside(publisher.informer.run()):
         await publisher.informer.wait_synced()
         yield publisher
@@ -194,6 +198,31 @@ async def test_nothing_is_published_while_the_device_cannot_be_seen(
 
         with pytest.raises(errors.Unreachable, match="cannot be read"):
             await publisher.publish(SPEC, SICK)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "count"),
+    [
+        pytest.param(["", "", ""], 0, id="none"),
+        pytest.param(["GPU-typo"] * 3, 1, id="one that stays"),
+        pytest.param(["0", "", "0"], 2, id="one that was heeded, and is written again"),
+        pytest.param(["GPU-typo", "GPU-typo,0", "GPU-typo,1"], 3, id="others"),
+    ],
+)
+async def test_each_annotation_of_people_wakes_the_loop_once(
+    server: stub.Stub, session: api.Api, annotations: list[str], count: int
+) -> None:
+    """One that names no card of the node stays, and the Device has versions without end."""
+    wakes: list[None] = []
+    listed = stub.page(device("5", HEALTHY), version="5")
+    async with publishing(server, session, listed, on_change=lambda: wakes.append(None)) as publisher:
+        await publisher.publish(SPEC, HEALTHY)
+        for version, text in enumerate(annotations, start=6):
+            shown = device(f"{version}", HEALTHY)
+            shown["metadata"] |= {"annotations": {names.REPAIRED: text} if text else {}}
+            publisher._mirror.upserted(msgspec.convert(shown, wire.Device))
+
+    assert len(wakes) == count
 
 
 async def test_a_node_made_again_is_read_anew_when_its_former_uid_is_refused(

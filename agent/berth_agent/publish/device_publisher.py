@@ -58,6 +58,7 @@ class DevicePublisher:
         self._key: store.Key = ("", node)
         self._astray = on_change
         self._owner: wire.OwnerReference | None = None
+        self._repaired = ""  # The annotation, as the last version of the Device had it.
         self._wanted: object_writer.DesiredObject | None = None
         self._mirror: object_cache.ObjectCache[wire.Device] = object_cache.ObjectCache(self._on_change)
         self._writer = object_writer.ObjectWriter(session, DEVICE, self._mirror)
@@ -136,7 +137,9 @@ class DevicePublisher:
         if self._mirror.get(key) is None:
             self._owner = None
             self._writer.forget(key)
+        # What names no card of the node is left there, and must not wake the loop with each further version.
+        before, self._repaired = self._repaired, self.annotation(names.REPAIRED)
         if self._wanted is None:
             return
-        if self.annotation(names.REPAIRED) or not self._writer.is_up_to_date(self._wanted):
+        if self._repaired not in {"", before} or not self._writer.is_up_to_date(self._wanted):
             self._astray()
