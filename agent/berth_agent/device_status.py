@@ -152,30 +152,42 @@ def transition(
 
 
 def log_changes(
-    node: str, before: wire.DeviceStatus, now: wire.DeviceStatus, *, repaired: Collection[str] = ()
+    node: str,
+    before: wire.DeviceStatus,
+    now: wire.DeviceStatus,
+    *,
+    listed: Iterable[wire.Card],
+    repaired: Collection[str] = (),
 ) -> None:
     """Log once what changed between two statuses; what is wrong as a warning."""
-    for line, level in changes(before, now, repaired=repaired).items():
+    for line, level in changes(before, now, listed=listed, repaired=repaired).items():
         log.log(level, "node %s: %s", node, line)
 
 
 def changes(
-    before: wire.DeviceStatus, after: wire.DeviceStatus, *, repaired: Collection[str] = ()
+    before: wire.DeviceStatus,
+    after: wire.DeviceStatus,
+    *,
+    listed: Iterable[wire.Card],
+    repaired: Collection[str] = (),
 ) -> Mapping[str, int]:
     """Return lines for a log that say how two statuses differ, each with its level.
 
-    `repaired` are the uuids of the cards that people call that.
+    `listed` are the cards that the node has, `repaired` the uuids of those that people call that.
     """
+    there = {card.uuid for card in listed}
     known, lines = _lines(before), _lines(after)
     unhealthy = set(_unhealthy(after))
-    healed = (_healed_line(uuid, repaired) for uuid in _unhealthy(before) if uuid not in unhealthy)
+    healed = (_healed_line(uuid, there, repaired) for uuid in _unhealthy(before) if uuid not in unhealthy)
     ended = (f"over: {line}" for line in _occupant_lines(before) if line not in lines)
     new = {line: level for line, level in lines.items() if line not in known}
     return new | dict.fromkeys((*healed, *ended), logging.INFO)
 
 
-def _healed_line(uuid: str, repaired: Collection[str]) -> str:
-    """Return what became of a card that is unhealthy no more."""
+def _healed_line(uuid: str, there: Collection[str], repaired: Collection[str]) -> str:
+    """Return what became of a card that is not published as unhealthy any more."""
+    if uuid not in there:
+        return f"{uuid} is no longer one of the node's"
     return f"{uuid} is healthy again{': it is taken as repaired' if uuid in repaired else ''}"
 
 

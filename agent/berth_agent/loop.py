@@ -291,7 +291,9 @@ class NodeAgent:
             ),
             now=now,
         )
-        device_status.log_changes(self.node, before, status, repaired=self._repaired.cards)
+        device_status.log_changes(
+            self.node, before, status, listed=spec.devices, repaired=self._repaired.cards
+        )
         self._notify_ways(spec, status)
         self._node_view.status = status
         self._last = spec, status

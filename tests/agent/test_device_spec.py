@@ -333,7 +333,7 @@ def test_unauthorized_processes_are_logged_once(
     """Coming and going are told, each once, and nothing of a card that was well all along."""
     first, second = (status(PAIR, occupants={FIRST.uuid: held} if held else {}) for held in (before, after))
 
-    found = device_status.changes(first, second)
+    found = device_status.changes(first, second, listed=KNOWN.devices)
 
     assert [line.partition(" is on it")[0] for line in found] == lines
 
@@ -347,9 +347,11 @@ def test_changes_are_told_once() -> None:
     uuid = ill.devices[0].uuid
 
     line = f"{uuid} is Unhealthy (XidCritical): fallen off the bus"
-    assert device_status.changes(well, ill) == {line: logging.WARNING}
-    assert device_status.changes(ill, ill) == {}
-    assert device_status.changes(ill, well) == {f"{uuid} is healthy again": logging.INFO}
+    assert device_status.changes(well, ill, listed=KNOWN.devices) == {line: logging.WARNING}
+    assert device_status.changes(ill, ill, listed=KNOWN.devices) == {}
+    assert device_status.changes(ill, well, listed=KNOWN.devices) == {
+        f"{uuid} is healthy again": logging.INFO
+    }
 
 
 def test_only_a_card_that_was_ill_and_is_well_is_told_as_repaired() -> None:
@@ -358,9 +360,16 @@ def test_only_a_card_that_was_ill_and_is_well_is_told_as_repaired() -> None:
     uuid = ill.devices[0].uuid
 
     healed = {f"{uuid} is healthy again: it is taken as repaired": logging.INFO}
-    assert device_status.changes(ill, well, repaired={uuid, "GPU-typo"}) == healed
-    assert device_status.changes(ill, ill, repaired={uuid}) == {}
-    assert device_status.changes(well, well, repaired={uuid}) == {}
+    assert device_status.changes(ill, well, listed=KNOWN.devices, repaired={uuid, "GPU-typo"}) == healed
+    assert device_status.changes(ill, ill, listed=KNOWN.devices, repaired={uuid}) == {}
+    assert device_status.changes(well, well, listed=KNOWN.devices, repaired={uuid}) == {}
+
+
+def test_card_that_was_ill_and_is_taken_out_is_not_told_as_well() -> None:
+    """It is gone, with what was wrong with it."""
+    ill = status(with_health(SICK))
+    gone = {f"{SECOND.uuid} is no longer one of the node's": logging.INFO}
+    assert device_status.changes(ill, wire.DeviceStatus(), listed=KNOWN.devices[:1]) == gone
 
 
 def test_what_is_wrong_is_logged_as_a_warning(caplog: pytest.LogCaptureFixture) -> None:
@@ -370,9 +379,10 @@ def test_what_is_wrong_is_logged_as_a_warning(caplog: pytest.LogCaptureFixture) 
         devices=(wire.CardStatus("GPU-1", "Unhealthy", reason="TooHot"),),
         conditions=(wire.Condition("NVMLReady", "False", "FaultsUnreadable"),),
     )
+    there = (wire.Card("GPU-1", "gpu", 0),)
     caplog.set_level(logging.INFO)
 
-    device_status.log_changes("n1", well, ill)
-    device_status.log_changes("n1", ill, well)
+    device_status.log_changes("n1", well, ill, listed=there)
+    device_status.log_changes("n1", ill, well, listed=there)
 
     assert [one.levelname for one in caplog.records] == ["WARNING", "WARNING", "INFO", "INFO"]
