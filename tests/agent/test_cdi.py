@@ -38,7 +38,7 @@ class Nodes(DeviceNodes):
     def of_card(self, given: GivenCard) -> Any:
         """Yield one for the card and one for the instance."""
         if given.card.minor in self.lacking:
-            raise Undeliverable("it lacks")
+            raise Undeliverable(f"{given.card.minor} lacks")
         yield DeviceNode(f"/dev/nvidia{given.card.minor}", 195, given.card.minor)
         if given.instance:
             yield DeviceNode("/dev/nvidia-caps/nvidia-cap7", 240, 7, 0o444)
@@ -71,7 +71,7 @@ def test_a_spec_has_whole_cards_and_instances(means: DirectMeans) -> None:
         "options": ("ro", "nosuid", "nodev", "rbind", "rprivate"),
     }
 
-    assert specs.spec((PLAIN, CUT, FOREIGN), means) == {
+    assert specs.spec((PLAIN, CUT, FOREIGN), means).content == {
         "cdiVersion": "0.5.0",
         "kind": "berth.dev/gpu",
         "devices": [
@@ -97,10 +97,11 @@ def test_a_card_that_cannot_be_opened_keeps_no_other_from_it(means: DirectMeans)
     found = specs.spec((PLAIN, CUT), means)
     means.device_nodes.lacking = {0, 1}
 
-    assert found
-    assert [device["name"] for device in found["devices"]] == ["GPU-a"]
-    assert specs.spec((PLAIN, CUT), means) is None
-    assert specs.spec((), means) is None
+    assert found.content
+    assert [device["name"] for device in found.content["devices"]] == ["GPU-a"]
+    assert found.missing == ("1 lacks",)
+    assert specs.spec((PLAIN, CUT), means) == specs.NodeSpec(None, ("0 lacks", "1 lacks"))
+    assert specs.spec((), means) == specs.NodeSpec(None)
 
 
 # ---------------------------------------------------------------- the file
@@ -166,6 +167,46 @@ async def test_the_file_follows_the_node(
     said = [record.getMessage() for record in caplog.records]
     assert said == [f"node n1: {node.path} is {what}" for what in (*["written"] * 5, "removed")]
     assert list(node.path.parent.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("cards", "lacking", "said"),
+    [
+        pytest.param((PLAIN, CUT), set(), ("True", "Written", "{} names the cards."), id="all are there"),
+        pytest.param(
+            (PLAIN, CUT),
+            {1},
+            ("True", "Written", "{} names the cards, but for some that cannot be opened: 1 lacks."),
+            id="one lacks",
+        ),
+        pytest.param(
+            (PLAIN, CUT),
+            {0, 1},
+            ("False", "NotWritten", "No card can be opened: 0 lacks; 1 lacks."),
+            id="all lack",
+        ),
+        pytest.param(
+            (FOREIGN,),
+            set(),
+            ("True", "NothingToWrite", "{} is not there: no card has a device node."),
+            id="there are none",
+        ),
+    ],
+)
+async def test_the_condition_says_which_cards_the_file_names(
+    node: Node, means: DirectMeans, cards: Sequence[wire.Card], lacking: set[int], said: tuple[str, str, str]
+) -> None:
+    """A node all of whose cards lack their device nodes has no file, and cannot deliver by it."""
+    assert isinstance(means.device_nodes, Nodes)
+    means.device_nodes.lacking = lacking
+    node.cards = cards
+
+    await waiting.eventually(
+        lambda: node.writer.condition().message != "It has not been written yet.", what="a look"
+    )
+    found = node.writer.condition()
+    assert (found.status, found.reason, found.message) == (*said[:2], said[2].format(node.path))
+    assert node.path.exists() is (found.reason == "Written")
 
 
 @pytest.mark.parametrize("make", [lambda path: path.symlink_to("/dev/zero"), os.mkfifo], ids=["link", "pipe"])

@@ -1,5 +1,6 @@
 """What stands in a CDI spec: a device for each card and each MIG instance, called by its uuid."""
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -11,12 +12,31 @@ KIND: Final = f"{names.GROUP}/gpu"
 VERSION: Final = "0.5.0"  # All runtimes of today read it.
 
 
-def spec(cards: Iterable[wire.Card], means: DirectMeans) -> Mapping[str, Any] | None:
-    """Return the spec of the cards that can be opened; None if there are none: it must have a device."""
-    devices = [device for given in _givens(cards) if (device := _device(given, means)) is not None]
+@dataclasses.dataclass(frozen=True, slots=True)
+class NodeSpec:
+    """The spec of a node, None without a device, which it must have; and why other cards are not in it."""
+
+    content: Mapping[str, Any] | None
+    missing: tuple[str, ...] = ()
+
+
+def spec(cards: Iterable[wire.Card], means: DirectMeans) -> NodeSpec:
+    """Return the spec of the cards that can be opened: one that cannot is no matter of the others."""
+    devices: list[Mapping[str, Any]] = []
+    missing: list[str] = []
+    for given in _givens(cards):
+        try:
+            nodes = means.of_card(given)
+        except Undeliverable as error:
+            missing.append(f"{error}")
+            continue
+        if nodes:
+            devices.append({"name": given.uuid, "containerEdits": _edits(Edits(nodes))})
     if not devices:
-        return None
-    return {"cdiVersion": VERSION, "kind": KIND, "devices": devices, "containerEdits": _edits(means.shared())}
+        return NodeSpec(None, tuple(missing))
+    edits = _edits(means.shared())
+    content = {"cdiVersion": VERSION, "kind": KIND, "devices": devices, "containerEdits": edits}
+    return NodeSpec(content, tuple(missing))
 
 
 def _givens(cards: Iterable[wire.Card]) -> Iterator[GivenCard]:
@@ -28,15 +48,6 @@ def _givens(cards: Iterable[wire.Card]) -> Iterator[GivenCard]:
             yield from (GivenCard(card, instance) for instance in card.mig.instances)
         else:
             yield GivenCard(card)
-
-
-def _device(given: GivenCard, means: DirectMeans) -> Mapping[str, Any] | None:
-    """Return the device of a card; None where a device node is missing, which is no matter of the others."""
-    try:
-        nodes = means.of_card(given)
-    except Undeliverable:
-        return None
-    return {"name": given.uuid, "containerEdits": _edits(Edits(nodes))} if nodes else None
 
 
 def _edits(edits: Edits) -> Mapping[str, Any]:

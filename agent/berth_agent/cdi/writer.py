@@ -47,6 +47,7 @@ class CdiWriter(Way):
         self._means = config.means
         self._interval = interval
         self._failure = "It has not been written yet."
+        self._spec = specs.NodeSpec(None)
         self._failure_log = backoff.FailureLog(log, f"node {node}: the CDI spec {self._path} is not kept")
 
     async def run(self) -> Never:
@@ -56,41 +57,45 @@ class CdiWriter(Way):
             await asyncio.sleep(seconds)
 
     def condition(self) -> wire.Condition:
-        """Return whether the spec is kept; it has no time yet."""
-        message = f"{self._path} names the cards."
+        """Return whether the spec is kept and names cards, if the node has any; it has no time yet."""
+        missing = "; ".join(self._spec.missing)
+        failure, fine, message = self._failure, "Written", f"{self._path} names the cards."
+        if self._spec.content is None:
+            fine, message = "NothingToWrite", f"{self._path} is not there: no card has a device node."
+            failure = failure or (missing and f"No card can be opened: {missing}.")
+        elif missing:
+            message = f"{self._path} names the cards, but for some that cannot be opened: {missing}."
         kind = vocabulary.DeviceCondition.CDI_READY
-        return device_status.ready_or_not(
-            kind, self._failure, failed="NotWritten", fine="Written", message=message
-        )
+        return device_status.ready_or_not(kind, failure, failed="NotWritten", fine=fine, message=message)
 
     async def _refresh(self) -> float:
         """Make the file agree with the node, and return how long to rest."""
         if (cards := self._cards()) is None:
             return min(self._interval, 1.0)
         try:
-            changed = await asyncio.to_thread(self._write, cards)
+            spec, changed = await asyncio.to_thread(self._write, cards)
         except OSError as error:
             self._failure = f"{self._path}: {error.strerror or error}"
             return self._failure_log.failed(error, most=MOST_PAUSE_SECONDS)
         self._failure_log.succeeded()
-        self._failure = ""
+        self._failure, self._spec = "", spec
         if changed:
             log.info("node %s: %s is %s", self._node, self._path, changed)
         return self._interval
 
-    def _write(self, cards: Sequence[wire.Card]) -> str:
-        """Write the file if that changes it, and return what was done to it; empty for nothing."""
+    def _write(self, cards: Sequence[wire.Card]) -> tuple[specs.NodeSpec, str]:
+        """Write the file if that changes it; return the spec, and what was done, empty for nothing."""
         spec = specs.spec(cards, self._means)
-        if spec is None:
+        if spec.content is None:
             existed = self._path.is_symlink() or self._path.exists()
             self._path.unlink(missing_ok=True)
-            return "removed" if existed else ""
-        content = msgspec.json.format(msgspec.json.encode(spec)) + b"\n"
+            return spec, "removed" if existed else ""
+        content = msgspec.json.format(msgspec.json.encode(spec.content)) + b"\n"
         if _is(self._path, content):
-            return ""
+            return spec, ""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         _replace(self._path, content)
-        return "written"
+        return spec, "written"
 
 
 def _is(path: Path, content: bytes) -> bool:
