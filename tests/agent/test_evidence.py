@@ -119,6 +119,34 @@ def test_evidence_is_complete_once_the_pod_is_listed_and_the_driver_has_answered
     assert not node.cache.is_complete(("ml", "other"))
 
 
+def test_evidence_of_a_pod_that_runs_is_complete_once_it_was_listed_since() -> None:
+    """An answer that was under way when the pod came to be known may be older than it is."""
+    node = NodeEvidence(driver=False)
+    node.living.clear()
+    node.lists(IDLE)
+    node.living[KEY] = UID
+    node.cache.pod_changed(KEY)
+    complete = [node.cache.is_complete(KEY)]
+    node.lists(IDLE)
+    complete.append(node.cache.is_complete(KEY))
+    node.cache.kubelet_requested()
+    node.lists(IDLE)
+    complete.append(node.cache.is_complete(KEY))
+
+    assert complete == [False, False, True]
+
+
+def test_evidence_of_a_pod_that_does_not_run_yet_is_complete_once_it_is_listed() -> None:
+    """Whatever the kubelet gives it later is a change; a listing of another pod of that name says nothing."""
+    node = NodeEvidence(driver=False)
+    node.running.clear()
+    node.lists(IDLE)
+    complete = node.cache.is_complete(KEY)
+    node.living[KEY] = "u-2"
+
+    assert (complete, node.cache.is_complete(KEY)) == (True, False)
+
+
 def test_published_grants_stand_for_a_source_that_has_not_answered_yet() -> None:
     """Until a source answers about a pod, what its GpuPod quotes of it stands; then only the answer does."""
     node = NodeEvidence()

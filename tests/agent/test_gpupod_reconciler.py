@@ -232,6 +232,31 @@ async def test_gpupod_that_goes_while_it_is_deleted_is_deleted_once(
     assert [one.metadata.uid for one in node.reconciler.gpupods.objects()] == ["another"] * len(left)
 
 
+async def test_a_restart_beside_a_slow_kubelet_leaves_the_record_of_a_pod_without_cards(
+    node: Reconciled,
+) -> None:
+    """An answer that was under way when the pods were read may be older than that; the next one is not."""
+    asks = watched_pod.Container("main", watched_pod.Resources(limits={"nvidia.com/gpu": "1"}))
+    pod = watched_pod.Pod(
+        wire.Meta("p", "ns", "u-1"), watched_pod.PodSpec("n1", (asks,)), watched_pod.PodStatus("Running")
+    )
+    without = poller.KubeletReport(
+        (podresources.ListedPod("ns", "p", (podresources.ListedContainer("main"),)),)
+    )
+    bare = gpupod("p") | {"spec": {"node": "n1", "podUID": "u-1", "containers": []}}
+    node.answers("p", stub.thing(bare))
+    node.reconciler.evidence.kubelet_requested()
+    node.reconciler._pods.upserted(pod)
+    node.found(bare)
+    for _ in range(2):
+        node.reconciler.evidence.kubelet_reported(without)
+        await node.reconciler._reconcile(KEY)
+        node.reconciler.evidence.kubelet_requested()
+
+    assert node.paths("DELETE") == []
+    assert set(node.paths("PATCH")) == {"p/status"}
+
+
 async def test_what_a_container_requests_is_known_whatever_the_resource(node: Reconciled) -> None:
     """The guard of the node asks, which may look after resources that Berth does not serve."""
     limits = {"acme.com/gpu": "1", "nvidia.com/gpu": "0", "cpu": "2"}

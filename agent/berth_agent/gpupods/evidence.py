@@ -144,7 +144,17 @@ class EvidenceCache:
 
     def is_complete(self, key: device_ids.PodKey) -> bool:
         """Whether each source would have shown a pod on a card, if it had one."""
-        return self.kubelet_knows(key) and (self._processes_known or not self.sources.driver)
+        return self._is_listed_as_it_is(key) and (self._processes_known or not self.sources.driver)
+
+    def _is_listed_as_it_is(self, key: device_ids.PodKey) -> bool:
+        """Whether the kubelet has listed this very pod, and since it runs if it does; or is never asked.
+
+        An answer that was under way when an agent started may be older than what is known of the pod.
+        """
+        listed = self._listed.get(key)
+        if listed is None or listed.uid != self._living_uid(key):
+            return not self.sources.kubelet
+        return listed.was_running or not self._is_running(key)
 
     def kubelet_knows(self, key: device_ids.PodKey) -> bool:
         """Whether the kubelet has listed a pod, with or without cards; or is never asked."""
