@@ -193,6 +193,8 @@ def test_a_card_without_a_device_node_is_refused(tmp_path: Path, make: Any) -> N
         (("NVIDIA_VISIBLE_DEVICES=void", "NVIDIA_VISIBLE_DEVICES=0, 1,"), ("0", "1")),
         (("MY_NVIDIA_VISIBLE_DEVICES=all",), ()),
         (("CUDA_VERSION=8",), ("all",)),
+        (("CUDA_VERSION=8", "NVIDIA_REQUIRE_CUDA="), ("all",)),
+        (("CUDA_VERSION=",), ()),
         (("CUDA_VERSION=12", "NVIDIA_REQUIRE_CUDA=cuda>=12"), ()),
         (("CUDA_VERSION=8", "NVIDIA_VISIBLE_DEVICES=void"), ()),
     ],

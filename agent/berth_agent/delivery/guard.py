@@ -28,7 +28,8 @@ def asked_for(environment: Iterable[str]) -> tuple[str, ...]:
     variables = {name: value for name, _, value in (text.partition("=") for text in environment)}
     value = variables.get(VISIBLE_DEVICES)
     if value is None:
-        return (ALL,) if OF_CUDA_IMAGES in variables and OF_NEWER_IMAGES not in variables else ()
+        # An empty variable is none to the runtime.
+        return (ALL,) if variables.get(OF_CUDA_IMAGES) and not variables.get(OF_NEWER_IMAGES) else ()
     words = (word.strip() for word in value.split(","))
     return tuple(word for word in words if word and word not in HARMLESS)
 
