@@ -224,8 +224,26 @@ def test_what_an_environment_asks_for(environment: tuple[str, ...], asked: tuple
 def test_who_asks_for_cards_that_nobody_gave(
     asked: list[str], given: set[str] | None, *, stray: bool
 ) -> None:
-    """A container that the kubelet does not list, as an init container, keeps the uuids that it names."""
+    """Of an unknown pod, a container that the kubelet does not list keeps the uuids that it names."""
     assert guard.is_stray(asked, given, {"0": "GPU-a", "1": "GPU-b"}) is stray
+
+
+@pytest.mark.parametrize(
+    ("asked", "requests_cards", "stray"),
+    [
+        (["GPU-a"], False, True),
+        (["0"], False, True),
+        (["/var/run/nvidia-container-devices"], False, True),
+        (["GPU-a"], True, False),
+        (["0"], True, False),
+        (["all"], True, True),
+    ],
+)
+def test_what_an_init_container_keeps_depends_on_what_it_requests(
+    asked: list[str], *, requests_cards: bool, stray: bool
+) -> None:
+    """The kubelet does not list it, and a plugin serves it only where it requests cards."""
+    assert guard.is_stray(asked, None, {"0": "GPU-a"}, requests_cards=requests_cards) is stray
 
 
 def test_who_asked_for_too_much_gets_what_was_given() -> None:
