@@ -307,6 +307,12 @@ async def test_who_asks_for_more_than_it_was_given_gets_that_alone() -> None:
         pytest.param(Kubelet(listed()), NAMING._replace(name="other"), True, id="an init container without"),
         pytest.param(Kubelet(), NAMING._replace(name="of an unknown pod"), False, id="of an unknown pod"),
         pytest.param(Kubelet(listed("nvidia.com/gpu")), NAMING, False, id="given a card by a plugin"),
+        pytest.param(
+            Kubelet(listed(), listed("nvidia.com/gpu")),
+            NAMING,
+            False,
+            id="listed beside an ended pod",
+        ),
         pytest.param(Kubelet(listed("example.com/nic")), NAMING, True, id="given another device"),
         pytest.param(Kubelet(listed("nvidia.com/gpu")), asking("other"), True, id="another was given it"),
         pytest.param(Kubelet(listed()), asking(namespace="gpu-operator"), False, id="unguarded"),

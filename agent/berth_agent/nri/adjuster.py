@@ -153,15 +153,24 @@ def overruled(environment: Iterable[str], env: Mapping[str, str]) -> str:
 def _given(
     pods: Iterable[podresources.ListedPod], container: NewContainer, resources: Sequence[str]
 ) -> set[str] | None:
-    """Return the uuids of the GPUs that the kubelet gave to a container; None if it does not list it."""
-    for pod in pods:
-        if (pod.namespace, pod.name) == (container.namespace, container.pod):
-            for listed in pod.containers:
-                if listed.name == container.name:
-                    return {
-                        device_ids.uuid_of(device)
-                        for devices in listed.devices
-                        if device_ids.is_gpu_resource(devices.resource, resources)
-                        for device in devices.ids
-                    }
-    return None
+    """Return the uuids of the GPUs that the kubelet gave to a container; None if it does not list it.
+
+    A pod that has ended may be listed beside the next one of its name, and nothing says which is which. The
+    devices of both count: the kubelet gives none that it lists to anybody else.
+    """
+    found = [
+        listed
+        for pod in pods
+        if (pod.namespace, pod.name) == (container.namespace, container.pod)
+        for listed in pod.containers
+        if listed.name == container.name
+    ]
+    if not found:
+        return None
+    return {
+        device_ids.uuid_of(device)
+        for listed in found
+        for devices in listed.devices
+        if device_ids.is_gpu_resource(devices.resource, resources)
+        for device in devices.ids
+    }
