@@ -27,7 +27,7 @@ BY_MPS = wire.Sharing("mps", 3)
 
 # With -d it starts; a command on its standard input is answered while it runs, and written down.
 PLAYED = f"""#!{sys.executable}
-import json, os, pathlib, sys
+import json, os, pathlib, sys, time
 pipe = pathlib.Path(os.environ["CUDA_MPS_PIPE_DIRECTORY"])
 log = pathlib.Path(os.environ["CUDA_MPS_LOG_DIRECTORY"])
 said = pipe / "said"
@@ -37,10 +37,15 @@ def note(what):
 if sys.argv[1:] == ["-d"]:
     if (log / "broken").exists():
         sys.exit(0)
+    if (pipe / "control").exists():
+        sys.exit("An instance of this daemon is already running")
     note(["started", os.environ["CUDA_VISIBLE_DEVICES"]])
     (pipe / "control").touch()
 elif not (pipe / "control").exists():
     sys.exit("Cannot find MPS control daemon process")
+elif (log / "slow").exists():
+    (log / "slow").unlink()
+    time.sleep(60)
 else:
     command = sys.stdin.readline().strip()
     limit = pipe / "limit"
@@ -149,6 +154,25 @@ async def test_cards_that_a_running_daemon_does_not_know_are_told(tmp_path: Path
         await scene.until("")
         scene.daemon.set_cards(CARDS[:1])
         await scene.until("it serves GPU-0, GPU-1, and the node has GPU-0: stop it when no program")
+
+
+async def test_a_daemon_that_is_slow_once_has_the_cards_that_it_had(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It cannot be started a second time, so what it serves is what it was started for."""
+    scene = Scene(tmp_path)
+    scene.daemon.set_cards(CARDS[:1])
+    async with timeless.beside(scene.daemon.run()):
+        await scene.until("")
+        scene.daemon.set_cards(CARDS)
+        await scene.until("it serves GPU-0, and the node has GPU-0, GPU-1")
+        monkeypatch.setattr(daemon, "ANSWER_SECONDS", 1.0)
+        (scene.root / "log" / "slow").touch()
+        await waiting.eventually(
+            lambda: asyncio.sleep(0, "exit code 1" in caplog.text), what="another start to fail", seconds=20
+        )
+        await scene.until("it serves GPU-0, and the node has GPU-0, GPU-1")
+    assert scene.starts() == 1
 
 
 async def test_what_keeps_it_from_serving_is_told(tmp_path: Path) -> None:

@@ -146,12 +146,16 @@ class MpsDaemon(Way):
         if failure := await asyncio.to_thread(self._config.make_exclusive, uuids):
             raise _Failed(failure)
         self._told = None
+        path = self._config.root / CARDS
+        half = path.with_suffix(".half")
         try:
-            (self._config.root / CARDS).write_text("\n".join(uuids))
+            half.write_text("\n".join(uuids))
+            # It goes on in the background, and would keep a pipe open.
+            await self._run(uuids, "-d", pipe=asyncio.subprocess.DEVNULL)
+            # Not before: one that runs and was only slow to answer refuses, and has the cards that it had.
+            half.replace(path)
         except OSError as error:
             raise _Failed(f"{error}") from error
-        # It goes on in the background, and would keep a pipe open.
-        await self._run(uuids, "-d", pipe=asyncio.subprocess.DEVNULL)
         if await self._answer(uuids) is None:
             raise _Failed(
                 f"it was started and does not answer; its log is in {self._config.root / LOG_FOLDER}"
