@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import pynvml
 import pytest
 
@@ -154,6 +155,23 @@ async def test_cards_that_a_running_daemon_does_not_know_are_told(tmp_path: Path
         await scene.until("")
         scene.daemon.set_cards(CARDS[:1])
         await scene.until("it serves GPU-0, GPU-1, and the node has GPU-0: stop it when no program")
+
+
+async def test_cards_keep_the_numbers_by_which_it_knows_them(tmp_path: Path) -> None:
+    """It was started for them in that order, in whatever order the driver finds them later."""
+    cards = (CARDS[0], msgspec.structs.replace(CARDS[1], memory=32 * catalog.GIB))
+    scene = Scene(tmp_path)
+    scene.daemon.set_cards(cards)
+    async with timeless.beside(scene.daemon.run()):
+        await scene.until("")
+    again = Scene(tmp_path)
+    again.daemon.set_cards(cards[::-1])
+    async with timeless.beside(again.daemon.run()):
+        await again.until("")
+
+    told = [said for said in again.said() if said[0] == "told"]
+    assert told[: len(told) // 2] == told[len(told) // 2 :]
+    assert told[1] == ["told", "set_default_device_pinned_mem_limit 1 32768M"]
 
 
 async def test_a_daemon_that_is_slow_once_has_the_cards_that_it_had(

@@ -107,26 +107,30 @@ class MpsDaemon(Way):
         answer = await self._answer(uuids)
         if answer is None:
             await self._start(uuids)
-        else:
-            self._check_cards(uuids)
-        commands = limits.commands(cards, self._config.sharing)
+        numbered = self._numbered(cards)
+        commands = limits.commands(numbered, self._config.sharing)
         # One that somebody else has started since has forgotten its limits.
         if commands != self._told or not _says(answer, limits.percentage(self._config.sharing)):
             for command in commands:
                 await self._run(uuids, text=command)
             self._told = commands
 
-    def _check_cards(self, uuids: Sequence[str]) -> None:
-        """Raise where the daemon was started for other cards: it cannot be told of new ones."""
+    def _numbered(self, cards: Sequence[wire.Card]) -> Sequence[wire.Card]:
+        """Return the cards as the daemon numbers them: in the order in which it was started for them.
+
+        Raise where it was started for others, for it cannot be told of new ones.
+        """
         try:
             served = (self._config.root / CARDS).read_text().split()
         except OSError:
-            return  # Somebody else has started it, and knows for which cards.
-        if served != list(uuids):
+            return cards  # Somebody else has started it, and knows for which cards.
+        by_uuid = {card.uuid: card for card in cards}
+        if set(served) != set(by_uuid):
             raise _Failed(
-                f"it serves {', '.join(served)}, and the node has {', '.join(uuids)}:"
+                f"it serves {', '.join(served)}, and the node has {', '.join(by_uuid)}:"
                 " stop it when no program uses it"
             )
+        return [by_uuid[uuid] for uuid in served]
 
     def _make_folders(self) -> None:
         """Make the folders, and see that the daemon shares its memory with containers."""
