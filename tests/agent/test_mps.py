@@ -127,6 +127,19 @@ async def test_it_is_found_by_the_next_agent_and_started_when_it_is_gone(tmp_pat
     assert scene.starts() == 2
 
 
+async def test_the_next_agent_has_it_serve_as_soon_as_it_knows_the_cards(tmp_path: Path) -> None:
+    """A container that is made meanwhile learns that they are not known yet, and of no fault of the node."""
+    scene = Scene(tmp_path)
+    async with timeless.beside(scene.daemon.run()):
+        await scene.until("")
+    config = MpsConfig(scene.root, f"{scene.program}", shm=scene.root / "shm")
+    scene.daemon = MpsDaemon(config, "n1", interval=3600)
+    async with timeless.beside(scene.daemon.run()):
+        await scene.until("the cards of the node have not been read yet")
+        scene.daemon.set_cards(CARDS)
+        await scene.until("")
+
+
 async def test_limits_of_an_earlier_agent_are_undone(tmp_path: Path) -> None:
     """Programs then bring their own; those that bring none have all of it."""
     scene = Scene(tmp_path, BY_MPS)

@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 ANSWER_SECONDS: Final = 5.0
 # NVIDIA's own question for whether the daemon is ready.
 CARDS: Final = "cards"  # The file that says for which cards the daemon was started.
+NOT_READ: Final = "the cards of the node have not been read yet"
 QUESTION: Final = "get_default_active_thread_percentage"
 
 
@@ -54,9 +55,10 @@ class MpsDaemon(Way):
         self._config = config
         self._node = node
         self._interval = interval
-        self._cards: Sequence[wire.Card] = ()
+        self._cards: tuple[wire.Card, ...] | None = None
+        self._cards_changed = asyncio.Event()
         self._told: tuple[str, ...] | None = None  # By this agent, and what.
-        self._failure = "it has not been started yet"
+        self._failure = NOT_READ
 
     @property
     def failure(self) -> str:
@@ -73,12 +75,15 @@ class MpsDaemon(Way):
         self.set_cards(spec.devices)
 
     def set_cards(self, cards: Sequence[wire.Card]) -> None:
-        """Set the cards of the node."""
-        self._cards = cards
+        """Set the cards of the node, and have them served at once where they have changed."""
+        if (found := tuple(cards)) != self._cards:
+            self._cards = found
+            self._cards_changed.set()
 
     async def run(self) -> Never:
         """Look for ever whether it serves, and start it where it does not."""
         while True:
+            self._cards_changed.clear()
             before, self._failure = self._failure, await self._look()
             if self._failure != before:
                 log.log(
@@ -87,10 +92,14 @@ class MpsDaemon(Way):
                     self._node,
                     f"is not available: {self._failure}" if self._failure else "is available",
                 )
-            await asyncio.sleep(self._interval)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._interval):
+                    await self._cards_changed.wait()
 
     async def _look(self) -> str:
         """Have the daemon serve the cards; return why it does not."""
+        if self._cards is None:
+            return NOT_READ
         try:
             await self._serve(limits.served(self._cards))
         except _Failed as failure:
