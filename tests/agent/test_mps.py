@@ -187,6 +187,15 @@ async def test_cards_keep_the_numbers_by_which_it_knows_them(tmp_path: Path) -> 
     assert told[1] == ["told", "set_default_device_pinned_mem_limit 1 32768M"]
 
 
+async def test_a_spoiled_list_of_its_cards_ends_no_agent(tmp_path: Path) -> None:
+    """Which cards it serves is not known, so it counts as one that serves others."""
+    scene = Scene(tmp_path)
+    async with timeless.beside(scene.daemon.run()):
+        await scene.until("")
+        (scene.root / "cards").write_bytes(b"GPU-0\n\xff\xfe")
+        await scene.until("it serves GPU-0, \ufffd\ufffd, and the node has GPU-0, GPU-1")
+
+
 async def test_a_daemon_that_is_slow_once_has_the_cards_that_it_had(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

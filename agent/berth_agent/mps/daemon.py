@@ -130,7 +130,8 @@ class MpsDaemon(Way):
         Raise where it was started for others, for it cannot be told of new ones.
         """
         try:
-            served = (self._config.root / CARDS).read_text().split()
+            # What is no text names no card of the node, and so is a reason, too.
+            served = (self._config.root / CARDS).read_text(errors="replace").split()
         except OSError:
             return cards  # Somebody else has started it, and knows for which cards.
         by_uuid = {card.uuid: card for card in cards}
