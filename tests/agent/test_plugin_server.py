@@ -9,11 +9,12 @@ import grpc
 import grpc.aio
 import pytest
 
-from agent.plugin_node import CARDS, GPU, MEANS, SHARED, SPLIT, Kubelet, Pods, listed, pod
+from agent.plugin_node import CARDS, GPU, MEANS, SHARED, SPLIT, Kubelet, Node, Pods, listed, pod
 from berth_agent.device_plugin import answers, plugin
 from berth_agent.device_plugin.answers import AnswerRules, NodeState
 from berth_agent.kubelet import plugin_messages
 from berth_agent.kubelet.plugin_messages import OfferedDevice
+from berth_agent.kubelet.plugin_server import PluginServer
 from berth_agent.plugin_choices import PluginChoices
 from berth_crds import names, tasks, wire
 from support.podresources import field
@@ -197,6 +198,26 @@ async def test_devices_are_streamed_as_they_change(
             await channel.unary_unary("/v1beta1.DevicePlugin/Allocate")(b"\xff")
         stream.cancel()
     await registry.until_registered(2)
+
+
+async def test_of_two_streams_the_slower_one_misses_nothing(tmp_path: Path) -> None:
+    """A kubelet that asks anew may still read the stream that it had."""
+    server = PluginServer(tmp_path / "kubelet.sock", GPU, Node(*CARDS).answers)
+    well, sick = (OfferedDevice("GPU-0"),), (OfferedDevice("GPU-0", False),)
+    server.offer(well)
+    slow, fast = server._list(b"", None), server._list(b"", None)
+    for stream in (slow, fast):
+        assert await anext(stream) == plugin_messages.listed(well)
+    further = asyncio.ensure_future(anext(fast))
+    await asyncio.sleep(0)
+    server.offer(sick)
+    assert await further == plugin_messages.listed(sick)
+    waiting_for_more = asyncio.ensure_future(anext(fast))
+    await asyncio.sleep(0)
+
+    async with asyncio.timeout(5):
+        assert await anext(slow) == plugin_messages.listed(sick)
+    await tasks.end([waiting_for_more])
 
 
 async def test_a_kubelet_that_starts_anew_is_registered_with(
