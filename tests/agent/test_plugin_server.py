@@ -260,6 +260,34 @@ async def test_with_a_hangup_everything_is_served_anew(
     await registry.until_registered(4)
 
 
+@pytest.mark.parametrize("by", ["a hangup", "a kubelet that starts"])
+async def test_what_is_served_anew_soon_after_a_registration_was_not_dropped(
+    registry: Registry,
+    device_plugin: plugin.DevicePlugin,
+    hangup: asyncio.Event,
+    changed: asyncio.Event,
+    monkeypatch: pytest.MonkeyPatch,
+    by: str,
+) -> None:
+    """The condition says all the while that the kubelet counts the resource."""
+    monkeypatch.setattr(plugin, "STABLE_SECONDS", 60.0)
+    device_plugin.set_state(NodeState(CARDS))
+    await waiting.eventually(lambda: device_plugin.condition().status == "True", what="the condition")
+    await asyncio.sleep(0.05)
+    changed.clear()
+
+    if by == "a hangup":
+        hangup.set()
+        hangup.clear()
+    else:
+        await registry.stop()
+        await registry.start()
+    await registry.until_registered(2)
+
+    assert not changed.is_set()
+    assert device_plugin.condition().status == "True"
+
+
 async def test_a_folder_in_which_nothing_can_be_served_is_told_and_tried_again(
     registry: Registry, device_plugin: plugin.DevicePlugin, caplog: pytest.LogCaptureFixture
 ) -> None:
