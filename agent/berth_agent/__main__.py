@@ -20,7 +20,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, assert_never
 
@@ -214,6 +214,9 @@ async def _serve(
         changed = asyncio.create_task(settings_reader.changed(settings))
         ended = asyncio.create_task(stop.wait())
         await asyncio.wait((changed, ended), return_when=asyncio.FIRST_COMPLETED)
+        if not stop.is_set():
+            configuration.ignore_hangups()
+            _at_the_latest(patience, lambda: _start_anew(stop))
         if settings.plugin:
             await _end_plugin(process)
         await tasks.end([*running, changed, ended])
@@ -378,11 +381,22 @@ def _hang_up(hangup: asyncio.Event, settings_reader: configuration.SettingsReade
 
 def _stop(event: asyncio.Event, patience: float) -> None:
     event.set()
+    _at_the_latest(patience, lambda: os._exit(0))
+
+
+def _start_anew(stop: asyncio.Event) -> None:
+    """Start the program anew, unless it has been told to end meanwhile."""
+    if not stop.is_set():
+        configuration.start_anew()
+
+
+def _at_the_latest(patience: float, leave: Callable[[], object]) -> None:
+    """Leave the process after so many seconds, if it is still there then."""
     # The event loop waits for its threads (names being resolved, a token file on a dead disk)
-    # before it ends. The exit is clean without them: nothing is left to write.
-    exit_timer = threading.Timer(patience, os._exit, [0])
-    exit_timer.daemon = True
-    exit_timer.start()
+    # before it ends. The end is clean without them: nothing is left to write.
+    timer = threading.Timer(patience, leave)
+    timer.daemon = True
+    timer.start()
 
 
 if __name__ == "__main__":

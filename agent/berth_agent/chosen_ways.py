@@ -4,7 +4,7 @@ Only an agent that has such a way imports this: what these ways import takes mem
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from berth_agent import isolation_kinds
@@ -22,6 +22,7 @@ from berth_agent.kubelet.checkpoint import CompletedLister
 from berth_agent.kubelet.podresources import PodResourcesClient, PodResourcesLister
 from berth_agent.mps.daemon import MpsConfig, MpsDaemon
 from berth_agent.nri import adjuster
+from berth_agent.nri.messages import NewContainer
 from berth_agent.nri.plugin import NriPlugin
 from berth_agent.nri.shares_watch import SharesWatch
 from berth_agent.nvml import compute_mode
@@ -107,8 +108,20 @@ def _nri_plugin(config: adjuster.NriConfig, access: NodeAccess, file: Path | Non
     if config.guard:
         guard = dataclasses.replace(config.guard, kubelet=_completed(config.guard.kubelet, access, file))
         config = dataclasses.replace(config, guard=guard)
-    decisions = adjuster.Adjuster(access.node, access.cards, access.requested, config)
+    decisions = adjuster.Adjuster(access.node, access.cards, _requested(access), config)
     return NriPlugin(config.socket, access.node, decisions.delivery)
+
+
+def _requested(access: NodeAccess) -> adjuster.Requested:
+    """Return what says which resources a container asks the kubelet for; None while its pod is not known."""
+
+    def requested(container: NewContainer) -> Iterable[str] | None:
+        # Under its name an earlier pod may still be the one that is known.
+        if container.pod_uid not in {pod.metadata.uid for pod in access.pods.pods()}:
+            return None
+        return access.requested((container.namespace, container.pod), container.name)
+
+    return requested
 
 
 def _completed(lister: PodResourcesLister, access: NodeAccess, file: Path | None) -> PodResourcesLister:

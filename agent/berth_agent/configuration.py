@@ -94,8 +94,12 @@ class SettingsReader:
         return folder.path / name if name else None
 
 
+def ignore_hangups() -> None:
+    """Have a SIGHUP do nothing: until the new program has learned what it means, it would end it."""
+    asyncio.get_running_loop().remove_signal_handler(signal.SIGHUP)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+
 def start_anew() -> None:
     """Start the program in place of this process, which keeps its number; containers go on meanwhile."""
-    # Until the new one has learned what a SIGHUP means, it would end it.
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     os.execv(sys.executable, sys.orig_argv)  # noqa: S606  # the same command once more

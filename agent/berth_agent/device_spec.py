@@ -39,10 +39,9 @@ def spec(
         if known:
             return msgspec.structs.replace(known, cordon=())
         return wire.DeviceSpec(node=node, summary=_summary(()))
-    remembered = _remembered(outcome, known.devices if known else ())
-    # A card keeps its position in the list while it is lost, so that only its verdict changes.
-    found = (card_modes.applied(each, modes) for each in (*map(card, outcome.answering_cards()), *remembered))
-    cards = sorted(found, key=lambda each: each.index or 0)
+    before = known.devices if known else ()
+    found = _in_order(map(card, outcome.answering_cards()), _remembered(outcome, before), before)
+    cards = tuple(card_modes.applied(each, modes) for each in found)
     listed = frozenset(each.uuid for each in cards)
     # A lost card keeps its uuid and its minor, even if an extra device claims them meanwhile.
     minors = {(each.type, each.minor) for each in cards}
@@ -92,6 +91,22 @@ def _remembered(sample: probe.Sample, known: Iterable[wire.Card]) -> tuple[wire.
     found = (card for card, _ in _lost(sample, known) if card.minor not in minors)
     # Two cards of one uuid or minor would make the server refuse the whole list, good cards included.
     return tuple({card.uuid: card for card in found}.values())
+
+
+def _in_order(
+    answering: Iterable[wire.Card], lost: Iterable[wire.Card], known: Iterable[wire.Card]
+) -> list[wire.Card]:
+    """Return the cards by index, each lost one after those it came after, so that only its verdict changes.
+
+    Where the driver no longer counts a card, the index of each card after it is one less.
+    """
+    places = {each.uuid: place for place, each in enumerate(known)}
+    cards = sorted(answering, key=lambda each: each.index or 0)
+    for each in sorted(lost, key=lambda each: places[each.uuid]):
+        earlier = {uuid for uuid, place in places.items() if place < places[each.uuid]}
+        last = max((at for at, other in enumerate(cards) if other.uuid in earlier), default=-1)
+        cards.insert(last + 1, each)
+    return cards
 
 
 def lost_by_uuid(sample: probe.Sample, spec: wire.DeviceSpec) -> Mapping[str, probe.LostCard]:

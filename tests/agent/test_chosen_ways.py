@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from agent.plugin_node import Pods
+from agent.plugin_node import Pods, pod
 from agent.test_settings import parse
 from berth_agent import chosen_ways, way
+from berth_agent.nri.messages import NewContainer
 
 NRI = ["--nri=n.sock"]
 MPS = ["--share-isolation=mps", "--mps-root=/m"]
@@ -42,6 +43,20 @@ def test_each_way_is_made_where_it_is_chosen(words: list[str], ways: list[str]) 
     )
     makers = chosen_ways.makers(parse(*words), "n1", Path("/proc"), simulated=True)
     assert [type(make(access)).__name__ for make in makers] == ways
+
+
+def test_what_a_container_requests_is_known_of_its_own_pod_alone() -> None:
+    """Not by an earlier pod of its name, nor before its pod has come by the watch."""
+    pods = Pods()
+    pods.all.append(pod("p", {"nvidia.com/gpu": 1}, uid="u"))
+    access = way.NodeAccess(
+        "n1", lambda: None, pods, lambda _pod, _container: ["cpu"], asyncio.Event(), on_change=lambda: None
+    )
+    requested = chosen_ways._requested(access)
+
+    container = NewContainer("ml", "p", "init", {}, pod_uid="u")
+    assert requested(container) == ["cpu"]
+    assert requested(container._replace(pod_uid="of the next")) is None
 
 
 def test_an_agent_without_a_way_of_its_own_does_not_load_them() -> None:

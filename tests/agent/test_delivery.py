@@ -193,6 +193,8 @@ def test_a_card_without_a_device_node_is_refused(tmp_path: Path, make: Any) -> N
         (("NVIDIA_VISIBLE_DEVICES=void", "NVIDIA_VISIBLE_DEVICES=0, 1,"), ("0", "1")),
         (("MY_NVIDIA_VISIBLE_DEVICES=all",), ()),
         (("CUDA_VERSION=8",), ("all",)),
+        (("CUDA_VERSION=8", "NVIDIA_REQUIRE_CUDA="), ("all",)),
+        (("CUDA_VERSION=",), ()),
         (("CUDA_VERSION=12", "NVIDIA_REQUIRE_CUDA=cuda>=12"), ()),
         (("CUDA_VERSION=8", "NVIDIA_VISIBLE_DEVICES=void"), ()),
     ],
@@ -222,8 +224,26 @@ def test_what_an_environment_asks_for(environment: tuple[str, ...], asked: tuple
 def test_who_asks_for_cards_that_nobody_gave(
     asked: list[str], given: set[str] | None, *, stray: bool
 ) -> None:
-    """A container that the kubelet does not list, as an init container, keeps the uuids that it names."""
+    """Of an unknown pod, a container that the kubelet does not list keeps the uuids that it names."""
     assert guard.is_stray(asked, given, {"0": "GPU-a", "1": "GPU-b"}) is stray
+
+
+@pytest.mark.parametrize(
+    ("asked", "requests_cards", "stray"),
+    [
+        (["GPU-a"], False, True),
+        (["0"], False, True),
+        (["/var/run/nvidia-container-devices"], False, True),
+        (["GPU-a"], True, False),
+        (["0"], True, False),
+        (["all"], True, True),
+    ],
+)
+def test_what_an_init_container_keeps_depends_on_what_it_requests(
+    asked: list[str], *, requests_cards: bool, stray: bool
+) -> None:
+    """The kubelet does not list it, and a plugin serves it only where it requests cards."""
+    assert guard.is_stray(asked, None, {"0": "GPU-a"}, requests_cards=requests_cards) is stray
 
 
 def test_who_asked_for_too_much_gets_what_was_given() -> None:

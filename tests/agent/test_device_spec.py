@@ -227,6 +227,21 @@ def test_card_that_is_lost_twice_is_listed_once() -> None:
     assert [each.uuid for each in found.devices] == [FIRST.uuid, SECOND.uuid]
 
 
+@pytest.mark.parametrize("lost", [(0,), (2,), (1, 2), (0, 1, 3), (0, 1, 2, 3)])
+def test_cards_stay_where_they_are_while_some_are_no_longer_counted(lost: tuple[int, ...]) -> None:
+    """The driver counts those that answer from zero, so the indices of those after a lost card are less."""
+    sample = simulated.machine("n1", "4xA100-SXM4-80GB")
+    cards = list(sample.answering_cards())
+    known = device_spec.spec("n1", sample, None)
+    left = [card for card in cards if card.index not in lost]
+    counted = [dataclasses.replace(card, index=index) for index, card in enumerate(left)]
+    gone = [probe.LostCard(9, "NotCounted", "it is not counted", cards[index].uuid) for index in lost]
+
+    after = device_spec.spec("n1", dataclasses.replace(sample, cards=(*counted, *gone)), known)
+
+    assert [card.uuid for card in after.devices] == [card.uuid for card in cards]
+
+
 def test_lost_card_whose_minor_is_taken_is_not_listed() -> None:
     """When another card has the minor of a lost one, only the one that answers is listed."""
     other = dataclasses.replace(FIRST, uuid="GPU-other", minor=1, links=())

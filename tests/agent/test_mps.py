@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import pynvml
 import pytest
 
@@ -27,7 +28,7 @@ BY_MPS = wire.Sharing("mps", 3)
 
 # With -d it starts; a command on its standard input is answered while it runs, and written down.
 PLAYED = f"""#!{sys.executable}
-import json, os, pathlib, sys
+import json, os, pathlib, sys, time
 pipe = pathlib.Path(os.environ["CUDA_MPS_PIPE_DIRECTORY"])
 log = pathlib.Path(os.environ["CUDA_MPS_LOG_DIRECTORY"])
 said = pipe / "said"
@@ -37,10 +38,15 @@ def note(what):
 if sys.argv[1:] == ["-d"]:
     if (log / "broken").exists():
         sys.exit(0)
+    if (pipe / "control").exists():
+        sys.exit("An instance of this daemon is already running")
     note(["started", os.environ["CUDA_VISIBLE_DEVICES"]])
     (pipe / "control").touch()
 elif not (pipe / "control").exists():
     sys.exit("Cannot find MPS control daemon process")
+elif (log / "slow").exists():
+    (log / "slow").unlink()
+    time.sleep(60)
 else:
     command = sys.stdin.readline().strip()
     limit = pipe / "limit"
@@ -121,6 +127,19 @@ async def test_it_is_found_by_the_next_agent_and_started_when_it_is_gone(tmp_pat
     assert scene.starts() == 2
 
 
+async def test_the_next_agent_has_it_serve_as_soon_as_it_knows_the_cards(tmp_path: Path) -> None:
+    """A container that is made meanwhile learns that they are not known yet, and of no fault of the node."""
+    scene = Scene(tmp_path)
+    async with timeless.beside(scene.daemon.run()):
+        await scene.until("")
+    config = MpsConfig(scene.root, f"{scene.program}", shm=scene.root / "shm")
+    scene.daemon = MpsDaemon(config, "n1", interval=3600)
+    async with timeless.beside(scene.daemon.run()):
+        await scene.until("the cards of the node have not been read yet")
+        scene.daemon.set_cards(CARDS)
+        await scene.until("")
+
+
 async def test_limits_of_an_earlier_agent_are_undone(tmp_path: Path) -> None:
     """Programs then bring their own; those that bring none have all of it."""
     scene = Scene(tmp_path, BY_MPS)
@@ -149,6 +168,51 @@ async def test_cards_that_a_running_daemon_does_not_know_are_told(tmp_path: Path
         await scene.until("")
         scene.daemon.set_cards(CARDS[:1])
         await scene.until("it serves GPU-0, GPU-1, and the node has GPU-0: stop it when no program")
+
+
+async def test_cards_keep_the_numbers_by_which_it_knows_them(tmp_path: Path) -> None:
+    """It was started for them in that order, in whatever order the driver finds them later."""
+    cards = (CARDS[0], msgspec.structs.replace(CARDS[1], memory=32 * catalog.GIB))
+    scene = Scene(tmp_path)
+    scene.daemon.set_cards(cards)
+    async with timeless.beside(scene.daemon.run()):
+        await scene.until("")
+    again = Scene(tmp_path)
+    again.daemon.set_cards(cards[::-1])
+    async with timeless.beside(again.daemon.run()):
+        await again.until("")
+
+    told = [said for said in again.said() if said[0] == "told"]
+    assert told[: len(told) // 2] == told[len(told) // 2 :]
+    assert told[1] == ["told", "set_default_device_pinned_mem_limit 1 32768M"]
+
+
+async def test_a_spoiled_list_of_its_cards_ends_no_agent(tmp_path: Path) -> None:
+    """Which cards it serves is not known, so it counts as one that serves others."""
+    scene = Scene(tmp_path)
+    async with timeless.beside(scene.daemon.run()):
+        await scene.until("")
+        (scene.root / "cards").write_bytes(b"GPU-0\n\xff\xfe")
+        await scene.until("it serves GPU-0, \ufffd\ufffd, and the node has GPU-0, GPU-1")
+
+
+async def test_a_daemon_that_is_slow_once_has_the_cards_that_it_had(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It cannot be started a second time, so what it serves is what it was started for."""
+    scene = Scene(tmp_path)
+    scene.daemon.set_cards(CARDS[:1])
+    async with timeless.beside(scene.daemon.run()):
+        await scene.until("")
+        scene.daemon.set_cards(CARDS)
+        await scene.until("it serves GPU-0, and the node has GPU-0, GPU-1")
+        monkeypatch.setattr(daemon, "ANSWER_SECONDS", 1.0)
+        (scene.root / "log" / "slow").touch()
+        await waiting.eventually(
+            lambda: asyncio.sleep(0, "exit code 1" in caplog.text), what="another start to fail", seconds=20
+        )
+        await scene.until("it serves GPU-0, and the node has GPU-0, GPU-1")
+    assert scene.starts() == 1
 
 
 async def test_what_keeps_it_from_serving_is_told(tmp_path: Path) -> None:

@@ -71,9 +71,8 @@ def new_container(name: str = "main", *, env: Sequence[str] = (), **annotations:
     """Return a CreateContainerRequest of pod ml/p."""
     pairs = b"".join(field(6, field(1, key) + field(2, value)) for key, value in annotations.items())
     variables = b"".join(field(8, each) for each in env)
-    return field(1, field(1, "id") + field(2, "p") + field(4, "ml") + pairs) + field(
-        2, field(3, name) + variables
-    )
+    pod = field(1, "id") + field(2, "p") + field(3, "uid") + field(4, "ml") + pairs
+    return field(1, pod) + field(2, field(3, name) + variables)
 
 
 class Played:
@@ -163,7 +162,7 @@ async def test_a_container_gets_what_is_delivered(played: Played) -> None:
     )
     assert response == field(2, field(1, adjustment))
     assert said(played)[:2] == ("True", "Connected")
-    assert played.asked == [messages.NewContainer("ml", "p", "main", {"key": "value"}, ("A=b",))]
+    assert played.asked == [messages.NewContainer("ml", "p", "main", {"key": "value"}, ("A=b",), "uid")]
 
 
 @pytest.mark.parametrize(
@@ -265,11 +264,11 @@ class Means:
 def deciding(kubelet: Kubelet | None, cards: Sequence[wire.Card] | None = (CARD,)) -> adjuster.Adjuster:
     """Return the decisions of a node whose kubelet guards."""
     rules = adjuster.Guard(kubelet, ("nvidia.com/gpu",), frozenset({"gpu-operator"})) if kubelet else None
-    requested = {(("ml", "p"), "init"): ["cpu", "nvidia.com/gpu"]}
+    requested = {"init": ["cpu", "nvidia.com/gpu"], "of an unknown pod": None}
     return adjuster.Adjuster(
         "n1",
         lambda: cards,
-        lambda pod, name: requested.get((pod, name), ()),
+        lambda container: requested.get(container.name, ()),
         adjuster.NriConfig(Path("nri.sock"), Means(), rules),
     )
 
@@ -305,7 +304,15 @@ async def test_who_asks_for_more_than_it_was_given_gets_that_alone() -> None:
         pytest.param(Kubelet(), BY_INDEX, True, id="not listed, and asks by index"),
         pytest.param(Kubelet(), BY_INDEX._replace(name="init"), False, id="an init container with a card"),
         pytest.param(Kubelet(), asking("init"), True, id="an init container that asks for all"),
+        pytest.param(Kubelet(listed()), NAMING._replace(name="other"), True, id="an init container without"),
+        pytest.param(Kubelet(), NAMING._replace(name="of an unknown pod"), False, id="of an unknown pod"),
         pytest.param(Kubelet(listed("nvidia.com/gpu")), NAMING, False, id="given a card by a plugin"),
+        pytest.param(
+            Kubelet(listed(), listed("nvidia.com/gpu")),
+            NAMING,
+            False,
+            id="listed beside an ended pod",
+        ),
         pytest.param(Kubelet(listed("example.com/nic")), NAMING, True, id="given another device"),
         pytest.param(Kubelet(listed("nvidia.com/gpu")), asking("other"), True, id="another was given it"),
         pytest.param(Kubelet(listed()), asking(namespace="gpu-operator"), False, id="unguarded"),

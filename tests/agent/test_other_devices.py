@@ -70,7 +70,7 @@ async def delivered(
     shares = {kind.replace("_", "-"): list(given) for kind, given in held.items()}
     record = allocation.encode(allocation.of("n1", {"main": shares, "other": {"npu-x": [NPU]}}))
     annotations = {names.TERM: "t", names.ALLOCATION: record}
-    made = adjuster.Adjuster("n1", lambda: cards, lambda _pod, _container: (), config)
+    made = adjuster.Adjuster("n1", lambda: cards, lambda _: (), config)
     return await made.delivery(messages.NewContainer("ml", "p", "main", annotations))
 
 

@@ -9,11 +9,12 @@ import grpc
 import grpc.aio
 import pytest
 
-from agent.plugin_node import CARDS, GPU, MEANS, SHARED, SPLIT, Kubelet, Pods, listed, pod
+from agent.plugin_node import CARDS, GPU, MEANS, SHARED, SPLIT, Kubelet, Node, Pods, listed, pod
 from berth_agent.device_plugin import answers, plugin
 from berth_agent.device_plugin.answers import AnswerRules, NodeState
 from berth_agent.kubelet import plugin_messages
 from berth_agent.kubelet.plugin_messages import OfferedDevice
+from berth_agent.kubelet.plugin_server import PluginServer
 from berth_agent.plugin_choices import PluginChoices
 from berth_crds import names, tasks, wire
 from support.podresources import field
@@ -199,6 +200,26 @@ async def test_devices_are_streamed_as_they_change(
     await registry.until_registered(2)
 
 
+async def test_of_two_streams_the_slower_one_misses_nothing(tmp_path: Path) -> None:
+    """A kubelet that asks anew may still read the stream that it had."""
+    server = PluginServer(tmp_path / "kubelet.sock", GPU, Node(*CARDS).answers)
+    well, sick = (OfferedDevice("GPU-0"),), (OfferedDevice("GPU-0", False),)
+    server.offer(well)
+    slow, fast = server._list(b"", None), server._list(b"", None)
+    for stream in (slow, fast):
+        assert await anext(stream) == plugin_messages.listed(well)
+    further = asyncio.ensure_future(anext(fast))
+    await asyncio.sleep(0)
+    server.offer(sick)
+    assert await further == plugin_messages.listed(sick)
+    waiting_for_more = asyncio.ensure_future(anext(fast))
+    await asyncio.sleep(0)
+
+    async with asyncio.timeout(5):
+        assert await anext(slow) == plugin_messages.listed(sick)
+    await tasks.end([waiting_for_more])
+
+
 async def test_a_kubelet_that_starts_anew_is_registered_with(
     registry: Registry, device_plugin: plugin.DevicePlugin, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -237,6 +258,34 @@ async def test_with_a_hangup_everything_is_served_anew(
         hangup.set()
         hangup.clear()
     await registry.until_registered(4)
+
+
+@pytest.mark.parametrize("by", ["a hangup", "a kubelet that starts"])
+async def test_what_is_served_anew_soon_after_a_registration_was_not_dropped(
+    registry: Registry,
+    device_plugin: plugin.DevicePlugin,
+    hangup: asyncio.Event,
+    changed: asyncio.Event,
+    monkeypatch: pytest.MonkeyPatch,
+    by: str,
+) -> None:
+    """The condition says all the while that the kubelet counts the resource."""
+    monkeypatch.setattr(plugin, "STABLE_SECONDS", 60.0)
+    device_plugin.set_state(NodeState(CARDS))
+    await waiting.eventually(lambda: device_plugin.condition().status == "True", what="the condition")
+    await asyncio.sleep(0.05)
+    changed.clear()
+
+    if by == "a hangup":
+        hangup.set()
+        hangup.clear()
+    else:
+        await registry.stop()
+        await registry.start()
+    await registry.until_registered(2)
+
+    assert not changed.is_set()
+    assert device_plugin.condition().status == "True"
 
 
 async def test_a_folder_in_which_nothing_can_be_served_is_told_and_tried_again(

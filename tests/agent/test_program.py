@@ -166,6 +166,27 @@ def test_kubelet_is_asked_at_its_usual_socket(
     assert found == (path if is_asked else None)
 
 
+@pytest.mark.parametrize("hangs", [False, True], ids=["as usual", "while a thread hangs"])
+async def test_a_changed_configuration_starts_it_anew(
+    tmp_path: Path, nowhere: tuple[str, str], *, hangs: bool
+) -> None:
+    """A thread that reads from a dead disk never ends, and the event loop waits for it."""
+    config, runtime, log = tmp_path / "config.yaml", tmp_path / "config.toml", tmp_path / "log"
+    config.write_text("version: v1\nflags:\n  failOnInitError: false\n")
+    os.mkfifo(runtime) if hangs else runtime.touch()
+    flags = ("--config-file", str(config), "--runtime-config", str(runtime))
+    async with programs.running([*AGENT, *ONE_NODE, *nowhere, *flags], log) as agent:
+        await waiting.eventually(lambda: "cannot be listed" in log.read_text(), what="the agent to work")
+        config.write_text("version: v1\nflags:\n  failOnInitError: true\n")
+        agent.send_signal(signal.SIGHUP)
+        await waiting.eventually(lambda: "starting anew" in log.read_text(), what="it to see the change")
+        agent.send_signal(signal.SIGHUP)
+        await waiting.eventually(
+            lambda: log.read_text().count("speaks for n1") == 2, what="it to start anew", seconds=60
+        )
+        await programs.ends(agent)
+
+
 def test_what_hangs_holds_up_the_end_for_less_than_two_seconds() -> None:
     """A timer ends the process where a thread of the event loop would not."""
     assert program.EXIT_SECONDS < 2

@@ -253,7 +253,7 @@ async def delivered(
         device_nodes=device_nodes,
     )
     record = allocation.encode(allocation.of("n1", {"main": {"rdma": list(shares)}}))
-    made = adjuster.Adjuster("n1", lambda: listed, lambda _pod, _container: (), config)
+    made = adjuster.Adjuster("n1", lambda: listed, lambda _: (), config)
     annotations = {names.TERM: "t", names.ALLOCATION: record}
     found = await made.delivery(messages.NewContainer("ml", "p", "main", annotations))
     assert found is not None

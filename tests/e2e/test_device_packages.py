@@ -49,7 +49,7 @@ async def delivered(stage: Stage, site: Path, bound: Pod) -> Delivery:
     config = adjuster.NriConfig(
         site / "nri", DirectMeans(nodes, DriverFiles(site, site)), openers=sources.openers, device_nodes=nodes
     )
-    decisions = adjuster.Adjuster(node, lambda: spec.devices, lambda _pod, _container: (), config)
+    decisions = adjuster.Adjuster(node, lambda: spec.devices, lambda _: (), config)
     found = await decisions.delivery(
         messages.NewContainer(stage.namespace, "one", "main", bound["metadata"]["annotations"])
     )

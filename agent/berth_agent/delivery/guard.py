@@ -28,7 +28,8 @@ def asked_for(environment: Iterable[str]) -> tuple[str, ...]:
     variables = {name: value for name, _, value in (text.partition("=") for text in environment)}
     value = variables.get(VISIBLE_DEVICES)
     if value is None:
-        return (ALL,) if OF_CUDA_IMAGES in variables and OF_NEWER_IMAGES not in variables else ()
+        # An empty variable is none to the runtime.
+        return (ALL,) if variables.get(OF_CUDA_IMAGES) and not variables.get(OF_NEWER_IMAGES) else ()
     words = (word.strip() for word in value.split(","))
     return tuple(word for word in words if word and word not in HARMLESS)
 
@@ -38,18 +39,19 @@ def is_stray(
     given: Collection[str] | None,
     uuid_of_index: Mapping[str, str],
     *,
-    requests_cards: bool = False,
+    requests_cards: bool | None = None,
 ) -> bool:
     """Whether a container asks for cards other than those of these uuids, which the kubelet gave it.
 
     None stands for a container that the kubelet does not list. It lists no init containers, so what a plugin
-    may have written for one is kept: the uuids of cards, and anything but `all` where it requests cards.
+    may have written for one is kept: anything but `all` where it requests cards, and the uuids of cards where
+    that is not known.
     """
-    if given is None:
+    if given is None and requests_cards is not False:
         return ALL in asked if requests_cards else not all(word.startswith(UUIDS) for word in asked)
     if given and list(asked) == [VOLUME_FOLDER]:
         return False
-    return not {uuid_of_index.get(word, word) for word in asked} <= set(given)
+    return not {uuid_of_index.get(word, word) for word in asked} <= set(given or ())
 
 
 def only(given: Collection[str] | None) -> Delivery:

@@ -159,9 +159,10 @@ class DevicePlugin(Way):
         while True:
             before, began = _made(self._socket), time()
             try:
-                await self._serve_once(resource, server, before)
-                if time() - began >= STABLE_SECONDS:
+                was_dropped = await self._serve_once(resource, server, before)
+                if is_stable := time() - began >= STABLE_SECONDS:
                     failure_log.succeeded()
+                if is_stable or not was_dropped:
                     continue
                 error: Exception = OSError(f"{resource}: the registration was accepted, and dropped at once")
             except (plugin_server.RegistrationError, OSError, RuntimeError) as failure:
@@ -173,20 +174,22 @@ class DevicePlugin(Way):
                 async with asyncio.timeout(pause):
                     await self._kubelet_started(before)
 
-    async def _serve_once(self, resource: str, server: PluginServer, before: int) -> None:
-        """Serve a resource until that has to be done anew."""
+    async def _serve_once(self, resource: str, server: PluginServer, before: int) -> bool:
+        """Serve a resource until that has to be done anew; return whether only the kubelet has dropped it."""
         async with server.serving():
             self._note(resource, "")
             log.info("node %s: registered %s with the kubelet", self._node, resource)
+            dropped = asyncio.create_task(server.stream_ended.wait())
             waits = [
                 asyncio.create_task(self._hangup.wait()),
                 asyncio.create_task(self._kubelet_started(before)),
-                asyncio.create_task(server.stream_ended.wait()),
+                dropped,
             ]
             try:
-                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+                done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
             finally:
                 await tasks.end(waits)
+        return done == {dropped}
 
     async def _kubelet_started(self, before: int) -> None:
         """Wait until the kubelet has made its socket anew."""

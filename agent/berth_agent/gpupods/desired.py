@@ -151,6 +151,9 @@ def status(
 ) -> wire.GpuPodStatus:
     """Return the status: the phase, what the containers hold, and the condition Verified."""
     phase = pod.status.phase
+    if evidence is not None:
+        seen = _seen_by_driver(pod, before)
+        evidence = verification.with_earlier(evidence, seen, gpus(spec), node_cards.allocatable)
     found = _verdict(pod, spec, node_cards, evidence)
     return wire.GpuPodStatus(
         phase=phase,
@@ -216,6 +219,16 @@ def _granted(
         wire.Grant(each.name, tuple(one.uuid for one in each.devices), node_cards.source)
         for each in spec.containers
     )
+
+
+def _seen_by_driver(pod: watched_pod.Pod, before: wire.GpuPodStatus) -> verification.ByContainer:
+    """Return on which devices the driver has seen those containers that still run."""
+    stopped = watched_pod.stopped(pod)
+    return {
+        one.container: one.uuids
+        for one in before.granted
+        if one.source == verification.NVML and one.container not in stopped
+    }
 
 
 def _grants(evidence: verification.Evidence) -> Iterator[wire.Grant]:

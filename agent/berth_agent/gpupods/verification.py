@@ -2,9 +2,9 @@
 
 The two sources mean different things. The kubelet lists everything that it gave to a container, so
 that must be equal. The driver lists the devices on which processes run just now, so these must be
-among the given ones, and an idle device is no mismatch. A container without any card in the
-kubelet's list was not served by a device plugin, which is usual where the cards reach it by its
-environment: then the kubelet does not count as a source.
+among the given ones, and an idle device is no mismatch: that it was seen in use stands. A container
+without any card in the kubelet's list was not served by a device plugin, which is usual where the
+cards reach it by its environment: then the kubelet does not count as a source.
 """
 
 import dataclasses
@@ -33,6 +33,29 @@ class Evidence:
     def answering_sources(self) -> tuple[vocabulary.GrantSource, ...]:
         """Return the sources that say anything about the pod."""
         return tuple(source for source, held in ((PODRESOURCES, self.kubelet), (NVML, self.driver)) if held)
+
+
+def with_earlier(
+    evidence: Evidence, seen: ByContainer, given: ByContainer, allocatable: device_ids.AllocatableDevices
+) -> Evidence:
+    """Return the evidence with the devices on which the driver has seen containers before.
+
+    Between two bursts of its work a program may be on no card, and yet the card stays its own. What it was
+    not given it has only while it is seen there, and what the kubelet lists otherwise counts no more.
+    """
+    driver = dict(evidence.driver)
+    for name, uuids in seen.items():
+        owned = given.get(name, ()), evidence.kubelet.get(name, uuids)
+        kept = [uuid for uuid in uuids if all(process_owners.covers(one, uuid, allocatable) for one in owned)]
+        if kept:
+            driver[name] = _in_order({*kept, *driver.get(name, ())}, allocatable)
+    return dataclasses.replace(evidence, driver=driver)
+
+
+def _in_order(uuids: Collection[str], allocatable: device_ids.AllocatableDevices) -> tuple[str, ...]:
+    """Return devices in the order of their cards, as the driver's are."""
+    minors = {uuid: allocatable[uuid].minor for uuid in uuids if uuid in allocatable}
+    return tuple(sorted(uuids, key=lambda uuid: (minors.get(uuid, -1), uuid)))
 
 
 def _verified(status: vocabulary.Truth, reason: str, message: str) -> wire.Condition:

@@ -34,11 +34,22 @@ class PodSpec(wire.Struct, frozen=True):
     init_containers: tuple[Container, ...] | None = None
 
 
+class Running(wire.Struct, frozen=True):
+    """What is said of a container that runs; that it is said is all that matters."""
+
+
+class ContainerState(wire.Struct, frozen=True):
+    """Whether a container runs: without `running` it waits, or has ended."""
+
+    running: Running | None = None
+
+
 class ContainerStatus(wire.Struct, frozen=True):
-    """A started container, and its id in the runtime."""
+    """A started container, its id in the runtime, and its state as far as that is told."""
 
     name: str = ""
     container_id: str = msgspec.field(default="", name="containerID")
+    state: ContainerState | None = None
 
 
 class PodStatus(wire.Struct, frozen=True):
@@ -65,13 +76,22 @@ class Pod(wire.Struct, frozen=True):
 
 def container_ids(pod: Pod) -> Iterator[tuple[str, str]]:
     """Yield the ids of a pod's containers, without the name of the runtime before them, and their names."""
+    started = _statuses(pod)
+    return ((one.container_id.rpartition("://")[2], one.name) for one in started if one.container_id)
+
+
+def stopped(pod: Pod) -> frozenset[str]:
+    """Return the names of the containers that have ended, or wait to be started again."""
+    return frozenset(one.name for one in _statuses(pod) if one.state and one.state.running is None)
+
+
+def _statuses(pod: Pod) -> tuple[ContainerStatus, ...]:
     status = pod.status
-    started = (
+    return (
         *status.container_statuses,
         *status.init_container_statuses,
         *status.ephemeral_container_statuses,
     )
-    return ((one.container_id.rpartition("://")[2], one.name) for one in started if one.container_id)
 
 
 def containers(pod: Pod) -> tuple[Container, ...]:

@@ -61,6 +61,8 @@ class PluginServer:
         if devices != self._devices:
             self._devices = devices
             self._changed.set()
+            # Whoever waits next waits for the next change, and no stream takes one from another.
+            self._changed = asyncio.Event()
 
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
@@ -107,11 +109,14 @@ class PluginServer:
 
     async def _list(self, _request: bytes, _context: Any) -> AsyncIterator[bytes]:
         self._streams += 1
+        sent: tuple[OfferedDevice, ...] | None = None
         try:
             while True:
-                self._changed.clear()
-                yield plugin_messages.listed(self._devices)
-                await self._changed.wait()
+                if self._devices == sent:
+                    await self._changed.wait()
+                else:
+                    sent = self._devices
+                    yield plugin_messages.listed(sent)
         finally:
             self._streams -= 1
             if not self._streams:

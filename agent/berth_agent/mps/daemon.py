@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 ANSWER_SECONDS: Final = 5.0
 # NVIDIA's own question for whether the daemon is ready.
 CARDS: Final = "cards"  # The file that says for which cards the daemon was started.
+NOT_READ: Final = "the cards of the node have not been read yet"
 QUESTION: Final = "get_default_active_thread_percentage"
 
 
@@ -54,9 +55,10 @@ class MpsDaemon(Way):
         self._config = config
         self._node = node
         self._interval = interval
-        self._cards: Sequence[wire.Card] = ()
+        self._cards: tuple[wire.Card, ...] | None = None
+        self._cards_changed = asyncio.Event()
         self._told: tuple[str, ...] | None = None  # By this agent, and what.
-        self._failure = "it has not been started yet"
+        self._failure = NOT_READ
 
     @property
     def failure(self) -> str:
@@ -73,12 +75,15 @@ class MpsDaemon(Way):
         self.set_cards(spec.devices)
 
     def set_cards(self, cards: Sequence[wire.Card]) -> None:
-        """Set the cards of the node."""
-        self._cards = cards
+        """Set the cards of the node, and have them served at once where they have changed."""
+        if (found := tuple(cards)) != self._cards:
+            self._cards = found
+            self._cards_changed.set()
 
     async def run(self) -> Never:
         """Look for ever whether it serves, and start it where it does not."""
         while True:
+            self._cards_changed.clear()
             before, self._failure = self._failure, await self._look()
             if self._failure != before:
                 log.log(
@@ -87,10 +92,14 @@ class MpsDaemon(Way):
                     self._node,
                     f"is not available: {self._failure}" if self._failure else "is available",
                 )
-            await asyncio.sleep(self._interval)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._interval):
+                    await self._cards_changed.wait()
 
     async def _look(self) -> str:
         """Have the daemon serve the cards; return why it does not."""
+        if self._cards is None:
+            return NOT_READ
         try:
             await self._serve(limits.served(self._cards))
         except _Failed as failure:
@@ -107,26 +116,31 @@ class MpsDaemon(Way):
         answer = await self._answer(uuids)
         if answer is None:
             await self._start(uuids)
-        else:
-            self._check_cards(uuids)
-        commands = limits.commands(cards, self._config.sharing)
+        numbered = self._numbered(cards)
+        commands = limits.commands(numbered, self._config.sharing)
         # One that somebody else has started since has forgotten its limits.
         if commands != self._told or not _says(answer, limits.percentage(self._config.sharing)):
             for command in commands:
                 await self._run(uuids, text=command)
             self._told = commands
 
-    def _check_cards(self, uuids: Sequence[str]) -> None:
-        """Raise where the daemon was started for other cards: it cannot be told of new ones."""
+    def _numbered(self, cards: Sequence[wire.Card]) -> Sequence[wire.Card]:
+        """Return the cards as the daemon numbers them: in the order in which it was started for them.
+
+        Raise where it was started for others, for it cannot be told of new ones.
+        """
         try:
-            served = (self._config.root / CARDS).read_text().split()
+            # What is no text names no card of the node, and so is a reason, too.
+            served = (self._config.root / CARDS).read_text(errors="replace").split()
         except OSError:
-            return  # Somebody else has started it, and knows for which cards.
-        if served != list(uuids):
+            return cards  # Somebody else has started it, and knows for which cards.
+        by_uuid = {card.uuid: card for card in cards}
+        if set(served) != set(by_uuid):
             raise _Failed(
-                f"it serves {', '.join(served)}, and the node has {', '.join(uuids)}:"
+                f"it serves {', '.join(served)}, and the node has {', '.join(by_uuid)}:"
                 " stop it when no program uses it"
             )
+        return [by_uuid[uuid] for uuid in served]
 
     def _make_folders(self) -> None:
         """Make the folders, and see that the daemon shares its memory with containers."""
@@ -146,12 +160,16 @@ class MpsDaemon(Way):
         if failure := await asyncio.to_thread(self._config.make_exclusive, uuids):
             raise _Failed(failure)
         self._told = None
+        path = self._config.root / CARDS
+        half = path.with_suffix(".half")
         try:
-            (self._config.root / CARDS).write_text("\n".join(uuids))
+            half.write_text("\n".join(uuids))
+            # It goes on in the background, and would keep a pipe open.
+            await self._run(uuids, "-d", pipe=asyncio.subprocess.DEVNULL)
+            # Not before: one that runs and was only slow to answer refuses, and has the cards that it had.
+            half.replace(path)
         except OSError as error:
             raise _Failed(f"{error}") from error
-        # It goes on in the background, and would keep a pipe open.
-        await self._run(uuids, "-d", pipe=asyncio.subprocess.DEVNULL)
         if await self._answer(uuids) is None:
             raise _Failed(
                 f"it was started and does not answer; its log is in {self._config.root / LOG_FOLDER}"

@@ -14,13 +14,13 @@ WHOLE: Final = 100
 
 
 def served(cards: Iterable[wire.Card]) -> tuple[wire.Card, ...]:
-    """Return the cards that MPS can serve, in the order in which it numbers them."""
+    """Return the cards that MPS can serve."""
     gpus = (card for card in cards if card.type == vocabulary.DeviceType.GPU)
     return tuple(card for card in gpus if not card_modes.is_cut(card))
 
 
 def commands(cards: Sequence[wire.Card], sharing: wire.Sharing | None) -> tuple[str, ...]:
-    """Return the commands that give each replica its part.
+    """Return the commands that give each replica its part of cards, which the daemon numbers in this order.
 
     Without replicas programs bring their own limits, and what an earlier agent may have said is undone.
     """

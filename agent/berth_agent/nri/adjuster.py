@@ -3,7 +3,7 @@
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -14,12 +14,14 @@ from berth_agent.delivery.device_nodes import DEV, DeviceNodes
 from berth_agent.delivery.isolation import NOT_ISOLATED, Isolation
 from berth_agent.kubelet import device_ids, podresources
 from berth_agent.nri.messages import NewContainer
-from berth_agent.way import Cards, Requested
+from berth_agent.way import Cards
 from berth_crds import names
 
 log = logging.getLogger(__name__)
 
 HOST_NODES: Final = DeviceNodes(DEV, flag_table.PROCFS)
+# Which resources a container asks the kubelet for; None while its pod is not known.
+Requested = Callable[[NewContainer], Iterable[str] | None]
 KUBELET_SECONDS: Final = 1.0  # The runtime waits for 2 s and then makes the container as it is.
 
 
@@ -105,8 +107,7 @@ class Adjuster:
         except (podresources.PodResourcesError, TimeoutError) as error:
             why = str(error) or f"no answer within {KUBELET_SECONDS:g} s"
             raise Undeliverable(f"the kubelet does not say what it gave the container: {why}") from error
-        requested = self._requested((container.namespace, container.pod), container.name)
-        requests_cards = any(device_ids.is_gpu_resource(name, rules.resources) for name in requested)
+        requests_cards = self._requests_cards(container, rules.resources)
         if not guard.is_stray(asked, given, self._uuid_of_index(), requests_cards=requests_cards):
             return None
         log.warning(
@@ -117,6 +118,12 @@ class Adjuster:
             container.pod,
         )
         return guard.only(given)
+
+    def _requests_cards(self, container: NewContainer, resources: Sequence[str]) -> bool | None:
+        """Whether a container requests cards from the kubelet; None while its pod is not known."""
+        if (requested := self._requested(container)) is None:
+            return None
+        return any(device_ids.is_gpu_resource(name, resources) for name in requested)
 
     def _uuid_of_index(self) -> dict[str, str]:
         return {str(card.index): card.uuid for card in self._cards() or () if card.index is not None}
@@ -146,15 +153,24 @@ def overruled(environment: Iterable[str], env: Mapping[str, str]) -> str:
 def _given(
     pods: Iterable[podresources.ListedPod], container: NewContainer, resources: Sequence[str]
 ) -> set[str] | None:
-    """Return the uuids of the GPUs that the kubelet gave to a container; None if it does not list it."""
-    for pod in pods:
-        if (pod.namespace, pod.name) == (container.namespace, container.pod):
-            for listed in pod.containers:
-                if listed.name == container.name:
-                    return {
-                        device_ids.uuid_of(device)
-                        for devices in listed.devices
-                        if device_ids.is_gpu_resource(devices.resource, resources)
-                        for device in devices.ids
-                    }
-    return None
+    """Return the uuids of the GPUs that the kubelet gave to a container; None if it does not list it.
+
+    A pod that has ended may be listed beside the next one of its name, and nothing says which is which. The
+    devices of both count: the kubelet gives none that it lists to anybody else.
+    """
+    found = [
+        listed
+        for pod in pods
+        if (pod.namespace, pod.name) == (container.namespace, container.pod)
+        for listed in pod.containers
+        if listed.name == container.name
+    ]
+    if not found:
+        return None
+    return {
+        device_ids.uuid_of(device)
+        for listed in found
+        for devices in listed.devices
+        if device_ids.is_gpu_resource(devices.resource, resources)
+        for device in devices.ids
+    }

@@ -13,13 +13,14 @@ REMOVED: Final = "-"  # Before the destination of a mount that is to go.
 
 
 class NewContainer(NamedTuple):
-    """A container that is being made, with its environment and the annotations of its pod."""
+    """A container that is being made, with its environment, and the annotations and uid of its pod."""
 
     namespace: str
     pod: str
     name: str
     annotations: Mapping[str, str]
     environment: tuple[str, ...] = ()
+    pod_uid: str = ""
 
 
 def register(name: str, index: str) -> bytes:
@@ -42,19 +43,21 @@ def new_container(request: bytes) -> NewContainer:
     parts = {
         number: protobuf.content(value) for number, value in protobuf.fields(request) if number in {1, 2}
     }
-    namespace, pod, annotations = _pod(parts.get(1, b""))
+    namespace, pod, uid, annotations = _pod(parts.get(1, b""))
     name, environment = _container(parts.get(2, b""))
-    return NewContainer(namespace, pod, name, annotations, environment)
+    return NewContainer(namespace, pod, name, annotations, environment, uid)
 
 
-def _pod(sandbox: bytes) -> tuple[str, str, Mapping[str, str]]:
-    """Return namespace, name and annotations of a PodSandbox."""
-    namespace = name = ""
+def _pod(sandbox: bytes) -> tuple[str, str, str, Mapping[str, str]]:
+    """Return namespace, name, uid and annotations of a PodSandbox."""
+    namespace = name = uid = ""
     annotations: dict[str, str] = {}
     for number, value in protobuf.fields(sandbox):
         match number:
             case 2:
                 name = protobuf.text(value)
+            case 3:
+                uid = protobuf.text(value)
             case 4:
                 namespace = protobuf.text(value)
             case 6:
@@ -62,7 +65,7 @@ def _pod(sandbox: bytes) -> tuple[str, str, Mapping[str, str]]:
                 annotations[protobuf.text(pair.get(1, b""))] = protobuf.text(pair.get(2, b""))
             case _:
                 pass
-    return namespace, name, annotations
+    return namespace, name, uid, annotations
 
 
 def _container(container: bytes) -> tuple[str, tuple[str, ...]]:
