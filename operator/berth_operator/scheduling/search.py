@@ -39,7 +39,7 @@ from berth_operator.scheduling import (
 from berth_operator.scheduling.constraints import registry
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import NodeReason
-from berth_operator.scheduling.devices import allocator, device_view, equivalence, requests, scopes
+from berth_operator.scheduling.devices import allocator, device_view, requests, scopes
 from berth_operator.scheduling.devices.search_effort import Effort
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
@@ -200,8 +200,8 @@ class Search:
             info = self.inventory.at_position(best)
             view = self._view(info, cached)
             # Nodes of one class, which are alike in devices, wiring and use, give the same answer.
-            equivalence_class = None if filters_suffice else equivalence.class_of(view, request)
-            reason = cached.reasons_by_class.get(equivalence_class) if equivalence_class is not None else None
+            equivalence_class = None if filters_suffice else allocator.equivalence_class(view, request)
+            reason = cached.reasons_by_class.get(equivalence_class)
             if reason is None:
                 first_slot = int(cached.slot[best]) if cached.has_slots else None
                 found = _allocate(view, request, first_slot, effort)

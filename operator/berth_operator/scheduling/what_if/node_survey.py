@@ -25,7 +25,7 @@ from berth_operator.scheduling.changes import Scenario
 from berth_operator.scheduling.constraints import reason_counts, registry
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Count, NodeReason, Reason
-from berth_operator.scheduling.devices import allocator, device_view, equivalence, requests
+from berth_operator.scheduling.devices import allocator, device_view, requests
 from berth_operator.scheduling.devices.search_effort import Effort
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
@@ -217,11 +217,11 @@ def _searched_reason(
         return Reason.UNDECIDED, ""
     view = info.view()
     request = gpu_units.request_on_unit(pod_info.request, pod_info.demand, view.device.gpu_unit)
-    equivalence_class = equivalence.class_of(view, request)
-    if equivalence_class is None or equivalence_class not in reasons_by_class:
+    equivalence_class = allocator.equivalence_class(view, request)
+    if equivalence_class not in reasons_by_class:
         found = search_node(view, request, budget)
         reason = (found.reason, found.detail) if isinstance(found, allocator.Shortfall) else None
-        if budget.effort.cut_short or equivalence_class is None:
+        if budget.effort.cut_short:
             return reason
         reasons_by_class[equivalence_class] = reason
     budget.effort.spend(1)
