@@ -260,6 +260,12 @@ class Search:
             self._current_scores(one, policy)  # Forgets the reasons of nodes that have changed.
         return self.reasons_by_row(signature, policy)
 
+    def unsearched(self, signature: signatures.Signature) -> int:
+        """Count the nodes that `place` has left to its next call, again for each thing that it looks for."""
+        looked_for = (signatures.without_inter_pod_rules(one) for one, _ in self._in_order(signature))
+        scores = (cached.score for one in looked_for if (cached := self._cached.get(one)) is not None)
+        return sum(int(np.count_nonzero(score != search_memory.INFEASIBLE)) for score in scores)
+
     # ------------------------------------------------------------ remembering
 
     def _current_scores(self, signature: signatures.Signature, policy: Policy) -> search_memory.CachedScores:
