@@ -294,3 +294,18 @@ async def test_crowd_of_demoted_pods_keeps_nobody_waiting() -> None:
     await timeless.until(lambda: engine.writer.binds)
 
     assert [call.name for call in engine.writer.binds] == ["easy"]
+
+
+@timeless.scenario
+async def test_pod_whose_search_gets_on_is_not_put_off_longer_each_time() -> None:
+    """It is cut short once for each of the nodes, no two of which are alike, and has its place in seconds."""
+    engine = Engine(nodes=31, cards=8, clock=clock.Ticking(0.0002, timeless.clock()))
+    for at in range(1, 31):
+        share = builders.share(0, at=f"n{at}", core=30, memory=builders.GIB + at)
+        engine.ledger.inventory.charge(builders.hold(f"there-{at}", f"n{at}", [share]))
+    engine.wait("hard", request=builders.request(*[requests.Gpus(1, core=40, memory=builders.GIB)] * 16))
+    started = engine.now()
+
+    await engine.run(until=lambda: bool(engine.writer.binds))
+
+    assert engine.now() - started < 30

@@ -128,7 +128,8 @@ SENTENCES: Final = {
     "the loop": [
         f"devices ends after {loop.SEARCH_SECONDS * 1e3:g} ms",
         f"why it waits after {waiting_reasons.DIAGNOSIS_SECONDS * 1e3:g} ms of CPU time",
-        f"pauses of up to {queued_pods.MAX_DEMOTED_BACKOFF_SECONDS:g} s",
+        f"pauses of {queued_pods.INITIAL_BACKOFF_SECONDS:g} s as long as each try leaves fewer nodes",
+        f"and else of up to {queued_pods.MAX_DEMOTED_BACKOFF_SECONDS:g} s",
         f"explain` looks for {views.SECONDS_IF_FEW * 1e3:g} ms at every card of up to {views.FEW_NODES}",
         f"and for {views.SECONDS * 1e3:g} ms at some",
         f"have taken {pod_explanations.RUN_SECONDS:g} s, {pod_explanations.MIN_SECONDS * 1e3:g} ms are left",

@@ -81,3 +81,24 @@ def test_who_steps_aside_lets_the_next_of_its_kind_try() -> None:
     queue.back_off("uid-p00", now=1.0)
 
     assert (before, ready(queue, now=1.0)) == (names[:most], names[1 : most + 1])
+
+
+def pauses(*left: int) -> list[float]:
+    """Return how long a pod waits after each attempt, whose searches leave so many nodes."""
+    queue, found = backlogs.of(A), []
+    for nodes in left:
+        queue.requeue("uid-a", now=0.0, awaited=None, demoted=True, left=nodes)
+        found.append(queue.next_due() or 0.0)
+    return found
+
+
+def test_search_that_gets_on_is_one_attempt() -> None:
+    """As long as each part of it leaves fewer nodes, the pod does not wait longer each time."""
+    assert pauses(900, 600, 300, 1, 0, 0) == [0.1, 0.1, 0.1, 0.1, 0.2, 0.4]
+
+
+def test_search_that_does_not_get_on_is_repeated_ever_more_rarely() -> None:
+    """Where nodes change as fast as they are searched, the pod is tried less and less until it gets on."""
+    found = pauses(*[900] * 12, 600, 300)
+
+    assert found == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 60.0, 60.0, 0.1, 0.1]

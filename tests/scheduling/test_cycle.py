@@ -7,7 +7,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from berth_crds.vocabulary import Strategy
+from berth_crds.vocabulary import Scope, Strategy
 from berth_operator.scheduling import cycle, decisions, queued_pods, search_memory, signatures
 from berth_operator.scheduling.constraints import reason_counts
 from berth_operator.scheduling.decisions import Bind, Count, Reason, Refusal, Reject, Wait
@@ -282,17 +282,42 @@ def test_what_was_not_looked_at_is_looked_at_the_next_time() -> None:
     assert isinstance(later[-1], Wait)
 
 
+def left(search: Search, pod_info: queued_pods.PodInfo) -> int:
+    """Return how many nodes the next part of a pod's search leaves to the one after it."""
+    found = cycle.place_or_count_reasons(search, pod_info, RULES, {}, Effort(300))
+    assert isinstance(found, Wait)
+    return found.unsearched
+
+
+@pytest.mark.parametrize("preferred", [True, False])
+def test_each_part_of_a_search_leaves_fewer_nodes(*, preferred: bool) -> None:
+    """Those that are left are counted, where a scope is preferred for each round of nodes that is asked."""
+    grouping = requests.Grouping(scope=Scope.NUMA, required=False) if preferred else requests.NO_GROUPING
+    pod_info = builders.pod_info(request=dataclasses.replace(TIGHT, grouping=grouping))
+    search = Search(unlike(10))
+
+    found = [left(search, pod_info) for _ in range(50)]
+
+    falling = found[: found.index(0)]
+    assert len(falling) > 3
+    assert falling == sorted(set(falling), reverse=True)
+
+
 # ---------------------------------------------------------------- time
+
+
+def unlike(count: int) -> Inventory:
+    """Return nodes of which no two are alike."""
+    names = [f"n{at}" for at in range(1, count + 1)]
+    used = [builders.share(0, at=name, core=0, memory=at) for at, name in enumerate(names, 1)]
+    holds = [builders.hold(name, name, [share]) for name, share in zip(names, used, strict=True)]
+    return builders.inventory(*builders.nodes(count, cards=8), *holds)
 
 
 def timed(now: clock.Ticking, *waiting: queued_pods.PodInfo, ends: float = 9.0) -> list[decisions.Decision]:
     """Make one round that has so much time, and a second for each search, and charge nothing."""
-    names = [f"n{at}" for at in range(1, 31)]
-    used = [builders.share(0, at=name, core=0, memory=at) for at, name in enumerate(names, 1)]
-    holds = [builders.hold(name, name, [share]) for name, share in zip(names, used, strict=True)]
-    search = Search(builders.inventory(*builders.nodes(30, cards=8), *holds))  # No two nodes are alike.
     limits = cycle.RoundLimits(deadlines=cycle.RoundDeadlines(now, ends, 1.0))
-    return list(cycle.schedule(search, backlogs.of(*waiting), 0.0, RULES, limits))
+    return list(cycle.schedule(Search(unlike(30)), backlogs.of(*waiting), 0.0, RULES, limits))
 
 
 # They fit on no node, which only long searches would tell.

@@ -97,6 +97,17 @@ def test_a_node_takes_a_pod_if_it_can_attach_its_volumes(
     assert feasible(inventory, pod_info) == ALL
 
 
+@pytest.mark.parametrize("limit", [0, 1])
+def test_a_node_over_its_limit_refuses_only_who_needs_another_volume(limit: int) -> None:
+    """A limit may be lowered while volumes are attached: what is there already counts no more than before."""
+    inventory = limited(*ONE, *TWO, *THREE, limit=limit)
+    run(inventory, "n1", "one", "two")
+
+    assert "n1" in feasible(inventory, make.using("one"))
+    assert "n1" in feasible(inventory, make.using("one", "two"))
+    assert "n1" not in feasible(inventory, make.using("one", "three"))
+
+
 def test_the_limit_is_told_and_who_might_end() -> None:
     """With the driver and the figure; without a limit there is nothing to be told."""
     inventory = limited(*ONE, *TWO, limit=1)

@@ -60,11 +60,11 @@ class DecisionReporter:
 
     def _requeue(self, decision: decisions.Wait | decisions.Reject) -> None:
         if (pod_info := self._ledger.backlog.get(decision.uid)) is not None:
+            cut_short, left = False, 0
+            if isinstance(decision, decisions.Wait):
+                cut_short, left = decision.cut_short, decision.unsearched
             self._ledger.backlog.requeue(
-                decision.uid,
-                now=self._clock(),
-                awaited=decision.awaited,
-                demoted=isinstance(decision, decisions.Wait) and decision.cut_short,
+                decision.uid, now=self._clock(), awaited=decision.awaited, demoted=cut_short, left=left
             )
             self._status_writer.unschedulable(
                 pod_info,

@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from typing import Final
 
 from berth_operator.scheduling import decisions, queue_order, queued_pods, queues, rotation, wakeups
+from berth_operator.scheduling.decisions import AwaitedEvents
 from berth_operator.scheduling.pods_by_claim import ChangedClaims, PodsByClaim
 from berth_operator.scheduling.queued_pods import Entry, PodInfo, SortKey, Standing
 
@@ -23,7 +24,7 @@ FOLLOWING_AT_ONCE: Final = 256  # Of all kinds, when a namespace is suspended or
 MOST_COMPARED: Final = 4096  # Kinds with nodes, or selectors with pods, between two rounds.
 MOST_SEARCHED_IN_A_ROUND: Final = 64  # Pods that need a search on single nodes; so others come too.
 
-EventWait = tuple[int, decisions.AwaitedEvents]  # The kind of the pods, and what they wait for.
+EventWait = tuple[int, AwaitedEvents]  # The kind of the pods, and what they wait for.
 
 
 class Backlog:
@@ -149,23 +150,20 @@ class Backlog:
         return self.remove(uid)
 
     def requeue(
-        self, uid: str, *, now: float, awaited: decisions.AwaitedEvents | None, demoted: bool = False
+        self, uid: str, *, now: float, awaited: AwaitedEvents | None, demoted: bool = False, left: int = 0
     ) -> None:
         """Make a pod wait: for one of these events (of none: for ever), or with None for the backoff alone.
 
-        A demoted pod comes after all others and backs off for longer, until it is reinstated or edited.
+        A demoted pod comes after all others and backs off for longer, until it is reinstated or edited. So
+        many nodes were `left` to its next search.
         """
         if (entry := self._entries.get(uid)) is not None:
             self._rotation.reservations.tried(entry.kind)
-            self._set_aside(entry, now=now, awaited=awaited, demoted=demoted)
+            entry.count_attempt(now, demoted=demoted, unsearched=left)
+            self._set_aside(entry, awaited)
 
-    def _set_aside(
-        self, entry: Entry, *, now: float, awaited: decisions.AwaitedEvents | None, demoted: bool = False
-    ) -> None:
+    def _set_aside(self, entry: Entry, awaited: AwaitedEvents | None = None) -> None:
         self._leave(entry)
-        entry.demoted |= demoted
-        entry.not_before = now + queued_pods.backoff(entry.attempts, demoted=entry.demoted)
-        entry.attempts += 1
         entry.awaited = awaited
         entry.kind = entry.kind or self._kind(entry.pod_info)
         if awaited is None:
@@ -182,7 +180,8 @@ class Backlog:
     def restore(self, pod_info: PodInfo, *, attempts: int, now: float) -> None:
         """Put a pod back whose bind was refused; it is tried again after a pause, and after all others."""
         self.remove(pod_info.uid)
-        self._set_aside(self._entered(pod_info, attempts), now=now, awaited=None, demoted=True)
+        self._entered(pod_info, attempts)
+        self.requeue(pod_info.uid, now=now, awaited=None, demoted=True)
 
     def give_back(self, pod_info: PodInfo, *, attempts: int) -> None:
         """Put a pod back whose bind was never judged: it is tried at once, since the fault is not its own."""
@@ -192,7 +191,8 @@ class Backlog:
     def back_off(self, uid: str, *, now: float) -> None:
         """Back off a pod that has a place but may not be bound yet; the next of its kind is tried."""
         if (entry := self._entries.get(uid)) is not None:
-            self._set_aside(entry, now=now, awaited=None)
+            entry.count_attempt(now)
+            self._set_aside(entry)
             self._follow(entry.kind)
 
     def note_held_back(self, uid: str, *, now: float) -> None:
@@ -276,7 +276,7 @@ class Backlog:
                 self._wait_for_anything(kind, awaited)
         return True
 
-    def _wait_for_anything(self, kind: int, awaited: decisions.AwaitedEvents) -> None:
+    def _wait_for_anything(self, kind: int, awaited: AwaitedEvents) -> None:
         if not awaited >= decisions.ANY_RARE_EVENT:
             for entry in self._unschedulable.pop((kind, awaited)).values():
                 self._wait_for_event(entry, decisions.ANY_RARE_EVENT | awaited)
@@ -374,7 +374,7 @@ class Backlog:
     def _push_backoff(self, entry: Entry) -> None:
         self._backoff.push(entry.not_before, self._ticket(entry), entry.pod_info.uid)
 
-    def _wait_for_event(self, entry: Entry, awaited: decisions.AwaitedEvents) -> None:
+    def _wait_for_event(self, entry: Entry, awaited: AwaitedEvents) -> None:
         entry.awaited = awaited
         self._all_woken_by.clear()
         self._unschedulable.setdefault((entry.kind, awaited), {})[entry.pod_info.uid] = entry

@@ -296,7 +296,10 @@ def _count_reasons(
         if signature.demand.claims and awaited is not None:
             # Whatever the reasons are: a volume that has changed may make other nodes suit the pod.
             awaited |= {decisions.ClusterEvent.VOLUME_CHANGED}
-        unschedulable[signature] = decisions.Wait(pod_info.uid, counts, awaited, cut_short=effort.cut_short)
+        unsearched = search.unsearched(signature) if effort.cut_short else 0
+        unschedulable[signature] = decisions.Wait(
+            pod_info.uid, counts, awaited, cut_short=effort.cut_short, unsearched=unsearched
+        )
     wait = unschedulable[signature]
     return wait if wait.uid == pod_info.uid else dataclasses.replace(wait, uid=pod_info.uid)
 

@@ -210,13 +210,15 @@ class Bind:
 class Wait:
     """The pod does not fit now: how many nodes refused for which reason, and which cluster events could help.
 
-    `cut_short` tells that it has used up all the search that one pod may have.
+    `cut_short` tells that it has used up all the search that one pod may have, and `unsearched` how many
+    nodes are left to the next search then: fewer each time, as long as it gets on.
     """
 
     uid: str
     counts: tuple[Count, ...]
     awaited: AwaitedEvents | None  # None: it may be tried again after a pause. Empty: no event would help.
     cut_short: bool = False
+    unsearched: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ The values alone, and how long the backoff is: `backlog` knows which pods are to
 
 import dataclasses
 import enum
+import math
 import operator
 from typing import Final
 
@@ -113,6 +114,7 @@ class Entry:
     turns: int = 0  # How often it was tried out of order.
     held_back_since: float | None = None  # Since when it leaves to others what it might take.
     reservation: int = 0  # Which one it has part in, being woken; see `rotation.Reservations`.
+    unsearched: float = math.inf  # How many nodes its last attempt left to the next one.
 
     @property
     def group(self) -> queue_order.Group:
@@ -138,6 +140,18 @@ class Entry:
     def sort_key(self) -> SortKey:
         """Sort key among all that are to be tried: the first comes first."""
         return self.demoted, self.order
+
+    def count_attempt(self, now: float, *, demoted: bool = False, unsearched: int = 0) -> None:
+        """Count an attempt, and set the pause after it: each is longer, and more so of a demoted pod.
+
+        A search that takes several attempts counts as one, with short pauses, as long as each leaves fewer
+        nodes `unsearched` than the one before. It is different where nodes change as fast as it gets on.
+        """
+        self.demoted |= demoted
+        gets_on = 0 < unsearched < self.unsearched
+        self.not_before = now + backoff(0 if gets_on else self.attempts, demoted=self.demoted)
+        self.attempts = max(1, self.attempts) if gets_on else self.attempts + 1
+        self.unsearched = unsearched or math.inf
 
     def standing(self, now: float) -> Standing:
         """Return what keeps the pod from being tried."""

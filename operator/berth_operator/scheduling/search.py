@@ -39,7 +39,7 @@ from berth_operator.scheduling import (
 from berth_operator.scheduling.constraints import registry
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import NodeReason
-from berth_operator.scheduling.devices import allocator, device_view, equivalence, requests, scopes
+from berth_operator.scheduling.devices import allocator, device_view, requests, scopes
 from berth_operator.scheduling.devices.search_effort import Effort
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
@@ -85,29 +85,38 @@ class Search:
         """
         effort = Effort() if effort is None else effort
         signature = signature or signatures.of(request, demand)
-        preferred_groupings = tuple(scopes.preferred_groupings(request.grouping))
+        refused = self._positions_refused_by_inter_pod_filters(signature)
+        hidden = np.union1d(refused, self._positions(excluded)) if excluded else refused
+        for one, not_meant in self._in_order(signature):
+            positions_to_hide = np.union1d(hidden, not_meant) if not_meant.size else hidden
+            if (found := self._place(one, policy, effort, refused, positions_to_hide)) is not None:
+                return found
+        return None
+
+    def _in_order(
+        self, signature: signatures.Signature
+    ) -> Iterator[tuple[signatures.Signature, node_table.Numbers]]:
+        """Yield what is looked for in turn, with the positions of the nodes that it is not meant for.
+
+        It asks the same of other pods each time.
+        """
+        preferred = tuple(scopes.preferred_groupings(signature.grouping))
         # On some nodes the request means something else (`gpu_units`). A request that requires a grouping, as
         # each of the stricter ones does, is never given its other meaning, and the filters would let it on
-        # these nodes as it stands. So they are excluded by name.
-        of_other_units = self._nodes_of_other_gpu_units(signature) if preferred_groupings else ()
-        all_excluded = [*excluded, *of_other_units]
-        for grouping in preferred_groupings:
-            stricter = signatures.of(dataclasses.replace(request, grouping=grouping), demand)
-            if (found := self._place(stricter.request, stricter, policy, effort, all_excluded)) is not None:
-                return found
-        if (found := self._place(request, signature, policy, effort, excluded)) is not None:
-            return found
-        by_unit = gpu_units.signatures_by_unit(self.inventory.table, signature)
-        found_elsewhere = (self._place(one.request, one, policy, effort, excluded) for one in by_unit)
-        return next(filter(None, found_elsewhere), None)
+        # these nodes as it stands. So they are left out.
+        of_other_units = self._positions_of_other_gpu_units(signature) if preferred else NO_POSITIONS
+        for grouping in preferred:
+            stricter = dataclasses.replace(signature.request, grouping=grouping)
+            yield signatures.of(stricter, signature.demand), of_other_units
+        yield signature, NO_POSITIONS
+        for one in gpu_units.signatures_by_unit(self.inventory.table, signature):
+            yield one, NO_POSITIONS
 
-    def _nodes_of_other_gpu_units(self, signature: signatures.Signature) -> Iterator[str]:
-        """Yield the nodes whose gpu unit gives the request another meaning."""
+    def _positions_of_other_gpu_units(self, signature: signatures.Signature) -> node_table.Numbers:
+        """Return the positions of the nodes whose gpu unit gives the request another meaning."""
         inventory = self.inventory
         meant = gpu_units.nodes_meant(inventory.table, inventory.all_rows, signature)
-        for row in np.flatnonzero(~meant).tolist() if meant is not None else ():
-            if (info := inventory.infos[row]) is not None:
-                yield info.name
+        return NO_POSITIONS if meant is None else inventory.name_positions()[~meant]
 
     def might_fit(self, signature: signatures.Signature, policy: Policy, names: Collection[str]) -> bool:
         """Whether one of these nodes may fit, as far as is known without searching it."""
@@ -143,12 +152,13 @@ class Search:
 
     def _place(
         self,
-        request: requests.DeviceRequest,
         signature: signatures.Signature,
         policy: Policy,
         effort: Effort,
-        excluded: Collection[str],
+        refused: node_table.Numbers,
+        positions_to_hide: node_table.Numbers,
     ) -> decisions.Placement | None:
+        """Return a placement on a node that is not hidden; those that other pods rule out are `refused`."""
         cached = self._current_scores(signature, policy)
         # Three passes, each only if none before found a node.
         # 1. All nodes but those that were undecided when last searched (`_searched_last`, by name).
@@ -156,43 +166,34 @@ class Search:
         # 3. The others, scored again from `undecided_tries_by_row`, each `MOST_RETRIES` times at most.
         rows_for_third_pass = set(cached.rows_to_retry()) if cached.undecided_tries_by_row else set[int]()
         undecided_before = self._searched_last.of(signature)
-        hiding = bool(excluded) or signature.demand.inter_pod_rules is not None
-        positions_to_hide = self._positions_to_hide(signature, excluded) if hiding else NO_POSITIONS
-        excluded_scores = cached.hide(positions_to_hide) if positions_to_hide.size else None
+        hidden_scores = cached.hide(positions_to_hide) if positions_to_hide.size else None
         second_pass_scores = cached.hide(self._positions(undecided_before)) if undecided_before else None
-        found, failed = self._search_nodes(request, signature, cached, effort)
+        found, failed = self._search_nodes(signature, cached, effort, refused)
         if second_pass_scores is not None:
             cached.restore(second_pass_scores)
             if found is None and not effort.cut_short:
-                found, failed = self._search_nodes(request, signature, cached, effort, failed)
+                found, failed = self._search_nodes(signature, cached, effort, refused, failed)
         if found is None and rows_for_third_pass and not effort.cut_short:
             self._score_undecided_again(cached, rows_for_third_pass - self._rows_at(positions_to_hide))
-            found, _ = self._search_nodes(request, signature, cached, effort, failed)
-        if excluded_scores is not None:
-            cached.restore(excluded_scores)
+            found, _ = self._search_nodes(signature, cached, effort, refused, failed)
+        if hidden_scores is not None:
+            cached.restore(hidden_scores)
         return found
-
-    def _positions_to_hide(
-        self, signature: signatures.Signature, excluded: Collection[str]
-    ) -> node_table.Numbers:
-        """Return the positions of the nodes that are not tried now, whatever their scores are."""
-        refused = self._positions_refused_by_inter_pod_filters(signature)
-        return np.union1d(self._positions(excluded), refused) if excluded else refused
 
     def _rows_at(self, positions: node_table.Numbers) -> set[int]:
         return set(np.flatnonzero(np.isin(self.inventory.name_positions(), positions)).tolist())
 
     def _search_nodes(
         self,
-        request: requests.DeviceRequest,
         signature: signatures.Signature,
         cached: search_memory.CachedScores,
         effort: Effort,
+        refused: node_table.Numbers,
         failed_searches: int = 0,
     ) -> tuple[decisions.Placement | None, int]:
         """Return a placement on the best node that fits, and how many nodes all passes searched in vain."""
-        best_position = choice.best_position_finder(self.inventory, signature, cached)
-        filters_suffice = signature.need.filters_suffice
+        best_position = choice.best_position_finder(self.inventory, signature, cached, refused)
+        request, filters_suffice = signature.request, signature.need.filters_suffice
         while len(cached.score) and (filters_suffice or not effort.cut_short):
             best = int(best_position())
             if cached.score[best] == search_memory.INFEASIBLE:
@@ -200,8 +201,8 @@ class Search:
             info = self.inventory.at_position(best)
             view = self._view(info, cached)
             # Nodes of one class, which are alike in devices, wiring and use, give the same answer.
-            equivalence_class = None if filters_suffice else equivalence.class_of(view, request)
-            reason = cached.reasons_by_class.get(equivalence_class) if equivalence_class is not None else None
+            equivalence_class = None if filters_suffice else allocator.equivalence_class(view, request)
+            reason = cached.reasons_by_class.get(equivalence_class)
             if reason is None:
                 first_slot = int(cached.slot[best]) if cached.has_slots else None
                 found = _allocate(view, request, first_slot, effort)
@@ -239,7 +240,7 @@ class Search:
         """Score these nodes again, so that they count as not searched yet."""
         if rows:
             cached.forget_undecided_classes()
-            self._score_rows(cached, _rows(rows))
+            self._score_rows(cached, search_memory.index_of(rows))
             self._update_bytes(cached)
 
     def reasons_by_row(self, signature: signatures.Signature, policy: Policy) -> dict[int, NodeReason]:
@@ -258,6 +259,12 @@ class Search:
         for one in self._all_signatures(signature):
             self._current_scores(one, policy)  # Forgets the reasons of nodes that have changed.
         return self.reasons_by_row(signature, policy)
+
+    def unsearched(self, signature: signatures.Signature) -> int:
+        """Count the nodes that `place` has left to its next call, again for each thing that it looks for."""
+        looked_for = (signatures.without_inter_pod_rules(one) for one, _ in self._in_order(signature))
+        scores = (cached.score for one in looked_for if (cached := self._cached.get(one)) is not None)
+        return sum(int(np.count_nonzero(score != search_memory.INFEASIBLE)) for score in scores)
 
     # ------------------------------------------------------------ remembering
 
@@ -279,7 +286,7 @@ class Search:
         elif changed:
             for row in changed if cached.undecided_tries_by_row else ():
                 cached.undecided_tries_by_row.pop(row, None)
-            self._score_rows(cached, _rows(set(changed)))
+            self._score_rows(cached, search_memory.index_of(set(changed)))
         self._cached.move_to_end(signature)
         return cached
 
@@ -369,14 +376,6 @@ class Search:
         cached.volume_version = inventory.volumes.version
         if cached.load_log_version is not None:
             cached.load_log_version = inventory.table.load_log.version
-
-
-def _rows(changed: set[int]) -> node_table.Rows:
-    """Return an index of these rows; of adjacent ones that is a slice, which copies nothing."""
-    first, last = min(changed), max(changed)
-    if last - first + 1 == len(changed):
-        return slice(first, last + 1)
-    return np.array(sorted(changed), dtype=np.int64)
 
 
 def _left_to_next_round(signature: signatures.Signature, effort: Effort, failed_searches: int) -> bool:

@@ -134,3 +134,11 @@ class NodesSearchedLast:
     def of(self, signature: signatures.Signature) -> Collection[str]:
         """Return the nodes that are searched last."""
         return self._names.get(signature, {}).keys() if self._names else ()
+
+
+def index_of(rows: set[int]) -> node_table.Rows:
+    """Return an index of some rows; of adjacent ones that is a slice, which copies nothing."""
+    first, last = min(rows), max(rows)
+    if last - first + 1 == len(rows):
+        return slice(first, last + 1)
+    return np.array(sorted(rows), dtype=np.int64)

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from berth_operator.scheduling.nodes import facts
+from scheduling import pod_clusters
 from scheduling.explain import scenes
 from support import builders
 
@@ -78,3 +79,25 @@ def test_a_card_is_to_be_freed_only_by_all_that_have_it(stays: tuple[int, ...], 
 
     assert would in said
     assert not [one for one in said if one.endswith("freed") and one != would]
+
+
+NEAR_DB = pod_clusters.near(pod_clusters.term(selector=pod_clusters.selecting(app="db")))
+
+
+@pytest.mark.parametrize(
+    ("there", "would"),
+    [
+        pytest.param({"db": "db"}, "", id="the pod that it requires"),
+        pytest.param({"db": "db", "web": "web"}, ". Would fit if ml/web on n1 terminated.", id="another one"),
+        pytest.param({"a": "db", "b": "db"}, ". Would fit if ml/a on n1 terminated.", id="one of two such"),
+    ],
+)
+def test_of_the_pods_on_a_full_node_one_ends_that_is_not_required(there: dict[str, str], would: str) -> None:
+    """It is not said that any pod might end where the waiting pod requires one of them to be near."""
+    node = pod_clusters.node("n1", "a")
+    node["status"]["allocatable"]["pods"] = str(len(there))
+    pods = (pod_clusters.pod(name, "n1", labels={"app": app}) for name, app in there.items())
+    inventory = pod_clusters.Both(node, *pods).inventory
+    waiting = pod_clusters.pod_info(pod_clusters.pod(affinity=NEAR_DB))
+
+    assert scenes.said(inventory, waiting) == f"0/1 nodes are available: 1 has too many pods{would}"

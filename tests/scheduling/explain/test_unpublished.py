@@ -37,3 +37,20 @@ def test_nobody_is_told_that_more_hardware_is_needed(
 ) -> None:
     """Of what such a node might have nothing is said, and it stands last: it is seldom what is wrong."""
     assert scenes.said(inventory, pod) == text
+
+
+def test_a_pod_without_devices_may_fit_on_a_node_without_a_device() -> None:
+    """Whether it ever fits is asked of all nodes, and nothing is said of Devices."""
+    busy = builders.hold("old", "n1", amounts=builders.amounts(6000))
+    nodes = builders.node("n1", cpu=8000), builders.node("n2", cpu=2000), builders.device("n2", 2)
+    lacking = "0/2 nodes are available: 2 have insufficient cpu"
+
+    wants_4, wants_9 = (
+        scenes.said(builders.inventory(*nodes, busy), builders.pod_info(cards=0, demand=builders.demand(cpu)))
+        for cpu in (4000, 9000)
+    )
+
+    assert (
+        wants_4 == f"{lacking} (nearest: n1 has 2 cpu free, 4 wanted). Would fit if 2 cpu were freed on n1."
+    )
+    assert wants_9.startswith(f"{lacking}. It would not fit on any node even if all nodes were empty. ")

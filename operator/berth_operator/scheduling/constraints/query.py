@@ -6,7 +6,7 @@ A mask is worked out when the first constraint asks for it, and once.
 import copy
 import functools
 from collections.abc import Hashable, Iterable
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -32,6 +32,7 @@ class Query:
         "need",
         "rows",
         "signature",
+        "skews",
         "table",
     )
 
@@ -42,8 +43,9 @@ class Query:
         self.signature = signature
         self.need = signature.need
         self.cards_after_each_condition: CardsAfterConditions = ()  # `constraints.cards` sets it.
-        # `constraints.topology_spread` sets it, by what its constraints have in common.
+        # `constraints.topology_spread` sets both: by what its constraints have in common, and by constraint.
         self.countable_rows: dict[Hashable, node_table.Mask] = {}
+        self.skews: dict[Hashable, Any] = {}
         self._matching: object = NOT_COMPUTED
         self._cards_with_room: object = NOT_COMPUTED
 

@@ -5,16 +5,20 @@ resolvable ones, and last what only a search on the node showed. So what waiting
 what it may, and a node that could never take the pod is not called full.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
 
 import numpy as np
 
 from berth_operator.scheduling import gpu_units, node_table, signatures
 from berth_operator.scheduling.constraints import registry
-from berth_operator.scheduling.constraints.constraint import Rejection
+from berth_operator.scheduling.constraints.constraint import Constraint, DependsOn, Rejection
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Count, NodeReason, Reason
 from berth_operator.scheduling.inventory import Inventory
+
+Stage = Callable[[Constraint], Callable[[Query], Iterable[Rejection]]]
+STAGES: Final[tuple[Stage, ...]] = (lambda one: one.unresolvable, lambda one: one.resolvable)
 
 
 class ReasonTable:
@@ -72,7 +76,7 @@ def count(
     No place was found, so a node that gives no reason was not evaluated for want of time.
     """
     table = ReasonTable(inventory.table.has_node[: inventory.size])
-    for rejection in _rejections(inventory, signature):
+    for rejection in _rejections(Query(inventory, inventory.all_rows, signature)):
         table.object(rejection)
         if table.complete:
             break
@@ -82,35 +86,40 @@ def count(
     return table.counts() or (Count(Reason.NO_NODES, "", 0),)
 
 
-def evaluate(
-    inventory: Inventory, signature: signatures.Signature, searched: Mapping[int, NodeReason]
-) -> ReasonTable:
-    """Return the first reason of each known node, and which could never take the pod."""
-    table = ReasonTable(inventory.table.has_node[: inventory.size])
-    for rejection in _rejections(inventory, signature):
+def evaluate(query: Query, searched: Mapping[int, NodeReason]) -> ReasonTable:
+    """Return the first reason of each known node, and which could never take the pod, of a query for all."""
+    table = ReasonTable(query.table.has_node[query.rows])
+    for rejection in _rejections(query):
         table.object(rejection)
     for row, why in searched.items():
         table.add(row, why)
     return table
 
 
-def _rejections(inventory: Inventory, signature: signatures.Signature) -> Iterator[Rejection]:
-    """Yield the rejections of all nodes, of each by what the request means there."""
-    table, rows = inventory.table, inventory.all_rows
-    for one in (signature, *gpu_units.signatures_by_unit(table, signature)):
-        among = gpu_units.nodes_meant(table, rows, one)
-        rejections = _rejections_to(inventory, one)
-        if among is None:
-            yield from rejections
-        else:
-            yield from (each._replace(nodes=each.nodes & among) for each in rejections)
+def _rejections(query: Query) -> Iterator[Rejection]:
+    """Yield the rejections of all nodes in order, of each by what the request means there.
+
+    The unresolvable ones of all constraints come first.
+    """
+    table, rows, signature = query.table, query.rows, query.signature
+    elsewhere = (Query(query.inventory, rows, one) for one in gpu_units.signatures_by_unit(table, signature))
+    meanings = [(one, gpu_units.nodes_meant(table, rows, one.signature)) for one in (query, *elsewhere)]
+    for stage in STAGES:
+        for constraint in registry.CONSTRAINTS:
+            if constraint.depends_on is DependsOn.OTHER_PODS:  # Whatever the request means.
+                yield from _of_constraint(constraint, stage, query, None)
+            else:
+                for one, among in meanings:
+                    yield from _of_constraint(constraint, stage, one, among)
 
 
-def _rejections_to(inventory: Inventory, signature: signatures.Signature) -> Iterator[Rejection]:
-    """Yield the rejections of all constraints in order: the unresolvable ones first."""
-    query = Query(inventory, inventory.all_rows, signature)
-    constraints = [one for one in registry.CONSTRAINTS if one.applies_to(signature)]
-    for constraint in constraints:
-        yield from constraint.unresolvable(query)
-    for constraint in constraints:
-        yield from constraint.resolvable(query)
+def _of_constraint(
+    constraint: Constraint, stage: Stage, query: Query, among: node_table.Mask | None
+) -> Iterable[Rejection]:
+    """Return what a constraint rejects among these nodes; None stands for all."""
+    if not constraint.applies_to(query.signature):
+        return ()
+    rejections = stage(constraint)(query)
+    if among is None:
+        return rejections
+    return (each._replace(nodes=each.nodes & among) for each in rejections)

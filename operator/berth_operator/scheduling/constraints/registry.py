@@ -6,7 +6,7 @@ is a field in `nodes.facts`, which `translate.nodes` reads.
 """
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -179,9 +179,18 @@ def remedies(scenario: Scenario, shortfall: allocator.Shortfall | None) -> Itera
 
 
 def gaps(query: Query) -> node_table.Scores:
-    """Return for each node its largest shortage, as a fraction of what is requested (0 to 1)."""
+    """Return for each node what part is missing of what it lacks most, apart from other pods (0 to 1)."""
+    return _largest_gaps(query, (one for one in CONSTRAINTS if one.depends_on is not DependsOn.OTHER_PODS))
+
+
+def inter_pod_gaps(query: Query) -> node_table.Scores:
+    """Return for each node what part is missing most of what is required of other pods (0 to 1)."""
+    return _largest_gaps(query, (one for one in CONSTRAINTS if one.depends_on is DependsOn.OTHER_PODS))
+
+
+def _largest_gaps(query: Query, constraints: Iterable[Constraint]) -> node_table.Scores:
     found = np.zeros(query.node_count)
-    for one in CONSTRAINTS:
+    for one in constraints:
         for gap in one.gaps(query):
             found = np.maximum(found, gap)
     return found

@@ -178,15 +178,24 @@ def relaxations(failed: FailedPlacement) -> Iterator[ProposedChange]:
 def remedies(scenario: Scenario, _shortfall: object) -> Iterator[ProposedChange]:
     """Yield for each resource the option that pods give up what is missing, if they hold that much.
 
-    It is not proposed that some number of pods ends where one of them has cards that its record does not name
-    (`Hold.withheld`): whether the waiting pod then fits depends on which pod ends.
+    It is not proposed that some number of pods ends where it depends on which of them whether the waiting pod
+    then fits.
     """
     for deficit in deficits(scenario):
         held = sum(dict(hold.amounts).get(deficit.name, 0) for hold in scenario.holds)
-        unsure = deficit.name == facts.PODS and any(hold.withheld for hold in scenario.holds)
+        unsure = deficit.name == facts.PODS and _matters_which_pod_ends(scenario)
         if held >= deficit.missing and not unsure:
             cost = min(1.0, deficit.missing_fraction)
             yield ProposedChange([FreeResource(node=scenario.node.name, deficit=deficit, cost=cost)])
+
+
+def _matters_which_pod_ends(scenario: Scenario) -> bool:
+    """Whether a pod of the node may have cards that its record does not name, or be one that is required.
+
+    The end of a pod never takes the waiting one further from what its anti-affinity and its spread allow.
+    """
+    rules = scenario.demand.inter_pod_rules
+    return (rules is not None and bool(rules.affinity)) or any(hold.withheld for hold in scenario.holds)
 
 
 def _lacking(nodes: int, _pod: queued_pods.PodInfo, detail: str) -> str:

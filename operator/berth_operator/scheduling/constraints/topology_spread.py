@@ -59,6 +59,13 @@ class Skews:
 
 def skews(query: Query, constraint: facts.SpreadConstraint) -> Skews:
     """Return by how much the domain of each row would be ahead of the one with the fewest."""
+    found: Skews | None = query.skews.get(constraint)
+    if found is None:
+        found = query.skews[constraint] = _skews(query, constraint)
+    return found
+
+
+def _skews(query: Query, constraint: facts.SpreadConstraint) -> Skews:
     domain_by_row = topologies.domains(query, constraint.topology_key)
     counts = countable(query, constraint, spread_constraints(query))
     counting_domain_by_row = np.where(counts, domain_by_row, topologies.NO_DOMAIN)

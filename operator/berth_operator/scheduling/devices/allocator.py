@@ -12,9 +12,12 @@ strategy names (`strategies`), if it has room. `grants` returns the answer conta
 `shortfalls` why there is none.
 """
 
+from collections.abc import Hashable
+
 from berth_operator.scheduling import decisions
 from berth_operator.scheduling.devices import (
     device_view,
+    equivalence,
     exclusivity,
     finder,
     grants,
@@ -61,6 +64,11 @@ def allocate(
     mine = Effort() if effort is None else effort
     view = _restricted(view, request)
     return finder.find(view, request, mine, first_slot=first_slot)
+
+
+def equivalence_class(view: device_view.View, request: requests.DeviceRequest) -> Hashable:
+    """Return what the nodes have in common that give the same answer to a request."""
+    return equivalence.class_of(_restricted(view, request), request)
 
 
 def _restricted(view: device_view.View, request: requests.DeviceRequest) -> device_view.View:

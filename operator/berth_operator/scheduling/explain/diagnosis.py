@@ -35,10 +35,11 @@ def _from_survey(survey: node_survey.NodeSurvey) -> Iterator[Finding]:
     """Yield what the survey shows of each node; plain lists, because there may be thousands."""
     codes, never, found = survey.reason_index.tolist(), survey.never_fits.tolist(), survey.inventory.infos
     whys = [why or (Reason.UNDECIDED, "") for why in survey.node_reasons]
+    asks_devices = survey.request.need.any_device
     for at in survey.refusing_rows:
         info, (reason, detail) = found[at], whys[codes[at]]
-        published = info is not None and info.device is not None
-        yield Finding(info.name if info else "", reason, detail, never[at], published=published)
+        is_known = not asks_devices or (info is not None and info.device is not None)
+        yield Finding(info.name if info else "", reason, detail, never[at], is_known=is_known)
 
 
 def worth_diagnosing(survey: node_survey.NodeSurvey) -> Iterator[int]:

@@ -24,15 +24,15 @@ class Finding:
     `reason` is the first in the order of the constraints. Where that is about devices and the node
     was diagnosed, `shortfall` has the verdict on each card. `deficits` say how much is missing, and
     `withholding_pods` which pods hold devices that are not known by name. `never_fits` tells that
-    the node could not take the pod even with nothing used; of one without a Device, which is not
-    `published`, it is unknown what it might have.
+    the node could not take the pod even with nothing used; `is_known` is false where the pod asks for
+    devices and the node has no Device, so that nobody knows what it might have.
     """
 
     node: str
     reason: decisions.Reason
     detail: str = ""
     never_fits: bool = False
-    published: bool = True
+    is_known: bool = True
     diagnosed: bool = False
     deficits: tuple[Deficit, ...] = ()
     withholding_pods: tuple[str, ...] = ()
@@ -91,11 +91,11 @@ class Explanation:
 
     @property
     def never_fits(self) -> bool:
-        """Whether no node that has a Device could take the pod even with nothing used and nothing wrong."""
-        published = [one for one in self.nodes if one.published]
-        return bool(published) and not self.fits and all(one.never_fits for one in published)
+        """Whether no node that is known could take the pod even with nothing used and nothing wrong."""
+        known = [one for one in self.nodes if one.is_known]
+        return bool(known) and not self.fits and all(one.never_fits for one in known)
 
     @property
     def unpublished(self) -> bool:
-        """Whether there are nodes without a Device."""
-        return not all(one.published for one in self.nodes)
+        """Whether the pod asks for devices, and there are nodes without a Device."""
+        return not all(one.is_known for one in self.nodes)

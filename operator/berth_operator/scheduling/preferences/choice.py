@@ -12,7 +12,6 @@ from typing import Final
 import numpy as np
 
 from berth_operator.scheduling import node_table, signatures
-from berth_operator.scheduling.constraints import registry as constraints
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.policy import PreferenceWeights
@@ -27,16 +26,17 @@ TIE: Final = BEST / (1 << fragmentation.ALL - fragmentation.SPARE) / 2
 
 
 def best_position_finder(
-    inventory: Inventory, signature: signatures.Signature, cached: CachedScores
+    inventory: Inventory, signature: signatures.Signature, cached: CachedScores, refused: node_table.Numbers
 ) -> Callable[[], int | np.intp]:
     """Return a function that finds the position of the best node each time that it is called.
 
-    Where nothing is preferred, that is the node with the best score.
+    Where nothing is preferred, that is the node with the best score. The nodes at the positions `refused`
+    do not pass the filters that ask about pods elsewhere.
     """
     of_this_pod = registry.of_each_pod(inventory, signature, cached.policy.preferences)
     if not (of_this_pod or cached.preferences):
         return cached.score.argmax
-    points = _points(inventory, signature, cached, of_this_pod)
+    points = _points(inventory, signature, cached, refused, of_this_pod)
     strategy = _strategy_weight(signature, cached.policy.preferences)
 
     def best() -> int | np.intp:
@@ -55,14 +55,14 @@ def _points(
     inventory: Inventory,
     signature: signatures.Signature,
     cached: CachedScores,
+    refused: node_table.Numbers,
     of_this_pod: Iterable[Preference],
 ) -> node_table.Scores:
     """Return the points of all preferences together, each times its weight, by position."""
     weights = cached.policy.preferences
     # Where nothing is remembered beside the scores, no pod has a device search, which alone excludes more.
-    passes = _passing(
-        inventory, signature, cached.score != INFEASIBLE if cached.feasible is None else cached.feasible
-    )
+    passes = cached.score != INFEASIBLE if cached.feasible is None else cached.feasible.copy()
+    passes[refused] = False
     query = Query(inventory, inventory.all_rows, signature)
     stated, unstated, most = np.zeros(len(cached.score)), np.zeros(len(cached.score)), 0
     for one in (*map(registry.BY_NAME.__getitem__, cached.preferences), *of_this_pod):
@@ -85,20 +85,6 @@ def _by_position(inventory: Inventory, raw_scores: node_table.Scores) -> node_ta
     figures = np.empty(len(raw_scores))
     figures[inventory.name_positions()] = raw_scores
     return figures
-
-
-def _passing(
-    inventory: Inventory, signature: signatures.Signature, passes: node_table.Mask
-) -> node_table.Mask:
-    """Return which nodes pass the filters, those that ask about pods elsewhere included, by position."""
-    if signature.demand.inter_pod_rules is None:
-        return passes
-    mask = constraints.passes_inter_pod_filters(Query(inventory, inventory.all_rows, signature))
-    if mask is None:
-        return passes
-    found = passes.copy()
-    found[inventory.name_positions()[~mask]] = False
-    return found
 
 
 def _parts(

@@ -60,13 +60,16 @@ class AttachedVolumes:
             del self._uses[volume.driver]
 
     def full_nodes(self, volumes: Collection[Identity]) -> Iterator[tuple[str, str, int]]:
-        """Yield the nodes that cannot attach all of these volumes, with the driver and the limit."""
+        """Yield the nodes that cannot attach all of these volumes, with the driver and the limit.
+
+        A node over its limit, because that was lowered, still takes who needs none that is not there already.
+        """
         wanted: dict[str, set[str]] = {}
         for volume in volumes:
             wanted.setdefault(volume.driver, set()).add(volume.handle)
         for driver, handles in wanted.items():
             for node, left in self._left.get(driver, NOTHING).items():
-                if left < len(handles) and left < len(handles.difference(self._of(driver, node))):
+                if left < len(handles) and max(left, 0) < len(handles.difference(self._of(driver, node))):
                     yield node, driver, self._limits[driver][node]
 
     def of_empty_node(self, node: str) -> "AttachedVolumes":

@@ -53,6 +53,10 @@ class FeasibilityChecker:
         inventory = self._inventory
         self._budget.spend_on_filters(scenario, inventory.size)
         signature = signatures.of(scenario.request, scenario.demand)
+        others = registry.passes_inter_pod_filters(Query(inventory, inventory.all_rows, signature))
+        if others is not None:  # They pass or not whatever the request means on a node.
+            among = others if among is None else others & among
+            signature = signatures.without_inter_pod_rules(signature)
         found = self._feasible_for(signature, among)
         for other in gpu_units.signatures_by_unit(inventory.table, signature):
             more = self._feasible_for(other, among)

@@ -25,7 +25,7 @@ from berth_operator.scheduling.changes import Scenario
 from berth_operator.scheduling.constraints import reason_counts, registry
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Count, NodeReason, Reason
-from berth_operator.scheduling.devices import allocator, device_view, equivalence, requests
+from berth_operator.scheduling.devices import allocator, device_view, requests
 from berth_operator.scheduling.devices.search_effort import Effort
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts
@@ -78,11 +78,7 @@ class NodeSurvey:
     never_fits: node_table.Mask
     gap: node_table.Scores
     budget: ExplanationBudget
-
-    @property
-    def query(self) -> Query:
-        """The query of the pod over all nodes."""
-        return Query(self.inventory, self.inventory.all_rows, signatures.of(self.request, self.demand))
+    query: Query  # Of the pod over all nodes: one, so that nothing is worked out twice.
 
     @functools.cached_property
     def feasibility(self) -> FeasibilityChecker:
@@ -145,9 +141,8 @@ def survey(
     """Return the reasons of all nodes; those not searched when the budget is exhausted are undecided."""
     inventory, request, demand = search.inventory, pod_info.request, pod_info.demand
     signature = signatures.of(request, demand)
-    reason_table = reason_counts.evaluate(
-        inventory, signature, search.current_reasons_by_row(signature, policy)
-    )
+    query = Query(inventory, inventory.all_rows, signature)
+    reason_table = reason_counts.evaluate(query, search.current_reasons_by_row(signature, policy))
     has_node = inventory.table.has_node[: inventory.size].copy()
     _search_passing_nodes(
         reason_table, inventory, pod_info, has_node & (reason_table.reason_index == 0), budget
@@ -162,19 +157,20 @@ def survey(
         reason_index=reason_table.reason_index,
         has_node=has_node,
         never_fits=reason_table.never_fits(),
-        gap=_gaps(inventory, signature),
+        gap=_gaps(query),
         budget=budget,
+        query=query,
     )
 
 
-def _gaps(inventory: Inventory, signature: signatures.Signature) -> node_table.Scores:
+def _gaps(query: Query) -> node_table.Scores:
     """Return for each node its largest shortage of what the request means there."""
-    found = registry.gaps(Query(inventory, inventory.all_rows, signature))
-    for other in gpu_units.signatures_by_unit(inventory.table, signature):
-        gaps = registry.gaps(Query(inventory, inventory.all_rows, other))
-        among = gpu_units.nodes_meant(inventory.table, inventory.all_rows, other)
+    found = registry.gaps(query)
+    for other in gpu_units.signatures_by_unit(query.table, query.signature):
+        gaps = registry.gaps(Query(query.inventory, query.rows, other))
+        among = gpu_units.nodes_meant(query.table, query.rows, other)
         found = gaps if among is None else np.where(among, gaps, found)
-    return found
+    return np.maximum(found, registry.inter_pod_gaps(query))
 
 
 def _search_passing_nodes(
@@ -217,11 +213,11 @@ def _searched_reason(
         return Reason.UNDECIDED, ""
     view = info.view()
     request = gpu_units.request_on_unit(pod_info.request, pod_info.demand, view.device.gpu_unit)
-    equivalence_class = equivalence.class_of(view, request)
-    if equivalence_class is None or equivalence_class not in reasons_by_class:
+    equivalence_class = allocator.equivalence_class(view, request)
+    if equivalence_class not in reasons_by_class:
         found = search_node(view, request, budget)
         reason = (found.reason, found.detail) if isinstance(found, allocator.Shortfall) else None
-        if budget.effort.cut_short or equivalence_class is None:
+        if budget.effort.cut_short:
             return reason
         reasons_by_class[equivalence_class] = reason
     budget.effort.spend(1)

@@ -10,13 +10,42 @@ from collections.abc import Iterator
 
 from berth_operator.scheduling import changes
 from berth_operator.scheduling.changes import DeviceRef, ProposedChange, Scenario
+from berth_operator.scheduling.holds import Hold
+from berth_operator.scheduling.nodes import facts
+from berth_operator.scheduling.pod_index import label_matcher
 from berth_operator.scheduling.what_if import explanation_budget, trials
 from berth_operator.scheduling.what_if.node_survey import NodeSurvey
 
 
 def remedies(scenario: Scenario) -> Iterator[ProposedChange]:
-    """Yield a proposal to end pods, first those that share their devices with the fewest others."""
-    return changes.removing_pods(scenario.node.name, scenario.holds[: explanation_budget.MOST_VICTIMS])
+    """Yield proposals to end pods, first those that share their devices with the fewest others.
+
+    Where the waiting pod requires some to be near, all but one of them are tried, then all: they may be those
+    that it requires, and the more of a proposal's pods end the better is assumed (`advice.cheapest_variant`).
+    """
+    node, holds = scenario.node.name, scenario.holds
+    if (needed := _last_needed(scenario)) is not None:
+        others = [hold for hold in holds if hold is not needed]
+        yield from changes.removing_pods(node, others[: explanation_budget.MOST_VICTIMS])
+    yield from changes.removing_pods(node, holds[: explanation_budget.MOST_VICTIMS])
+
+
+def _last_needed(scenario: Scenario) -> Hold | None:
+    """Return the last of the node's pods that all terms of the waiting pod's affinity may mean."""
+    rules = scenario.demand.inter_pod_rules
+    selectors = [term.selector for term in rules.affinity] if rules is not None else []
+    tests = [(one, label_matcher(one.expressions)) for one in selectors]
+    needed = (
+        hold
+        for hold in reversed(scenario.holds if tests else ())
+        if all(_perhaps_in(selector, hold) and test(dict(hold.labels)) for selector, test in tests)
+    )
+    return next(needed, None)
+
+
+def _perhaps_in(selector: facts.PodSelector, hold: Hold) -> bool:
+    """Whether a selector may mean pods of the namespace of this one."""
+    return selector.namespace_selector is not None or hold.namespace in selector.namespaces
 
 
 def freeing_devices_instead(
