@@ -266,6 +266,7 @@ def test_nothing_is_kept_of_pods_that_are_gone() -> None:
     pods = both.inventory.pods
     assert not pods._pods
     assert not pods._repelling
+    assert not pods._rows_with
     assert not (pods._repelling._about or pods._repelling._brought or pods._repelling._brought_by)
     assert not pods._weighted
     assert not pods._weighted._about

@@ -27,6 +27,7 @@ MOST_COUNTERS: Final = 1024
 MOST_NAMED: Final = 1 << 14
 MOST_COUNTERS_BYTES: Final = 64 << 20
 BYTES_PER_ROW: Final = 8
+MOST_ROWS_WITH: Final = 16  # Sets of terms whose rows are remembered.
 # Every namespace has it, by the API server; the other labels are known once the Namespace has been read.
 NAME_LABEL: Final = "kubernetes.io/metadata.name"
 
@@ -113,6 +114,7 @@ class PodIndex:
         self._repelling = pod_terms.TermIndex[facts.PodTerm](
             lambda term: term.selector, beyond_limit=pod_terms.all_of_namespaces
         )
+        self._rows_with: dict[frozenset[facts.PodTerm], dict[str, set[int]]] = {}  # Of those that repel.
         self._weighted = pod_terms.TermIndex[facts.WeightedPodTerm](
             lambda one: one.term.selector, beyond_limit=lambda *_: None
         )
@@ -190,6 +192,8 @@ class PodIndex:
                     counter.add(row, sign)
         if not hold.labels_known:
             self._count_unlabelled(hold.namespace, row, sign)
+        if hold.anti_affinity:
+            self._rows_with.clear()
         self._repelling.count(hold.uid, hold.namespace, hold.anti_affinity, row, sign)
         self._weighted.count(hold.uid, hold.namespace, hold.weighted_terms, row, sign)
         self.say_nothing = not (self._repelling or self._weighted)
@@ -335,9 +339,20 @@ class PodIndex:
         """Return the terms by which pods on nodes would rather have such a pod near, or away."""
         return self._weighted.meaning(namespace, labels, self._test(namespace, labels))
 
-    def rows_with(self, term: facts.PodTerm) -> list[int]:
-        """Return the rows on which pods have a term of required anti-affinity."""
-        return list(self._repelling.rows(term))
+    def rows_with(self, terms: frozenset[facts.PodTerm]) -> dict[str, set[int]]:
+        """Return by topology key the rows on which pods have any of these terms of required anti-affinity.
+
+        There may be thousands of terms, and an explanation asks several times.
+        """
+        if (found := self._rows_with.get(terms)) is None:
+            if len(self._rows_with) >= MOST_ROWS_WITH:
+                self._rows_with.clear()
+            by_key = collections.defaultdict[str, list[facts.PodTerm]](list)
+            for term in terms:
+                by_key[term.topology_key].append(term)
+            found = {key: self._repelling.rows_with_any(some) for key, some in by_key.items()}
+            self._rows_with[terms] = found
+        return found
 
     def weights_of(self, terms: Iterable[facts.WeightedPodTerm], size: int) -> dict[str, node_table.Numbers]:
         """Return by topology key the weights of terms, as often as pods on each of so many rows have them.
