@@ -1,6 +1,6 @@
 """Which pods are on which nodes, by namespace and labels: what spread and pod affinity are counted from.
 
-Nothing is counted until somebody asks, nor are pods sorted by namespace before. A selector that was asked
+Nothing is counted until somebody asks, nor are pods sorted by their labels before. A selector that was asked
 for keeps its counts by row, and each pod that comes, goes or changes its labels is added to the counts of the
 selectors that select it. Which these are is remembered by labels, for the pods of one workload have the same.
 The least recently asked selectors are forgotten.
@@ -100,7 +100,7 @@ class PodIndex:
     def __init__(self, rows: Mapping[str, int], holds: Callable[[], Iterable[Hold]]) -> None:
         self._rows = rows
         self._holds = holds
-        self._pods: dict[str, label_index.LabelIndex] | None = None  # By namespace; None until asked.
+        self._pods: label_index.LabelIndex | None = None  # None until somebody asks.
         self._namespaces: dict[str, Mapping[str, str]] = {}  # Their labels.
         # By namespace, how many pods of each row there are whose labels are not known.
         self._unlabelled: dict[str, collections.Counter[int]] = {}
@@ -132,7 +132,7 @@ class PodIndex:
     def add(self, hold: Hold) -> None:
         """Add a pod that is on a node."""
         if self._pods is not None:
-            self._indexed(self._pods, hold)
+            self._pods.add(hold, self._rows[hold.node])
         self.by_controller.count(hold, self._rows[hold.node], 1)
         if self._counters or hold.anti_affinity or hold.weighted_terms or not hold.labels_known:
             self._count(hold, 1)
@@ -140,10 +140,7 @@ class PodIndex:
     def remove(self, hold: Hold) -> None:
         """Remove a pod."""
         if self._pods is not None:
-            pods = self._pods[hold.namespace]
-            pods.remove(hold)
-            if not pods:
-                del self._pods[hold.namespace]
+            self._pods.remove(hold)
         self.by_controller.count(hold, self._rows[hold.node], -1)
         if self._counters or hold.anti_affinity or hold.weighted_terms or not hold.labels_known:
             self._count(hold, -1)
@@ -151,7 +148,7 @@ class PodIndex:
     @contextlib.contextmanager
     def without(self, holds: Sequence[Hold]) -> Iterator[None]:
         """Answer for a while as if these pods were not there."""
-        self._by_namespace()
+        self._by_labels()
         for hold in holds:
             self.remove(hold)
         try:
@@ -160,29 +157,20 @@ class PodIndex:
             for hold in holds:
                 self.add(hold)
 
-    def _by_namespace(self) -> dict[str, label_index.LabelIndex]:
+    def _by_labels(self) -> label_index.LabelIndex:
         if self._pods is None:
-            self._pods = {}
+            self._pods = label_index.LabelIndex()
             for hold in self._holds():
-                self._indexed(self._pods, hold)
+                self._pods.add(hold, self._rows[hold.node])
         return self._pods
-
-    @staticmethod
-    def _indexed(pods: dict[str, label_index.LabelIndex], hold: Hold) -> None:
-        if (found := pods.get(hold.namespace)) is None:
-            found = pods[hold.namespace] = label_index.LabelIndex()
-        found.add(hold)
 
     def replace(self, before: Hold, hold: Hold) -> bool:
         """Replace a pod on the same node; return whether it is another one to those who look at it."""
-        same = seen_by_others(before) == seen_by_others(hold)
-        if same:
-            if self._pods is not None:
-                self._pods[hold.namespace].add(hold)
-        else:
-            self.remove(before)
-            self.add(hold)
-        return not same
+        if seen_by_others(before) == seen_by_others(hold):
+            return False
+        self.remove(before)
+        self.add(hold)
+        return True
 
     def _count(self, hold: Hold, sign: int) -> None:
         row = self._rows[hold.node]
@@ -261,10 +249,10 @@ class PodIndex:
 
     def _counted(self, key: CounterKey, size: int) -> Counter:
         counter = Counter(key, size)
-        rows = [self._rows[hold.node] for hold in self._selected(counter)]
-        if rows:
-            found = np.bincount(rows, minlength=size)
-            counter.counts = found.astype(np.int64)
+        if (expressions := key.expressions) is not None:
+            counter.counts = self._by_labels().counts(
+                self._namespaces_of(key), expressions, size, exclude_leaving=key.exclude_terminating
+            )
         self._counters[key] = counter
         self._selectors_size += counter.size
         self._counters_by_labels.clear()
@@ -274,20 +262,13 @@ class PodIndex:
             self._forgotten = True
         return counter
 
-    def _selected(self, counter: Counter) -> Iterator[Hold]:
-        """Yield the pods that a counter counts."""
-        if (expressions := counter.key.expressions) is None:
-            return
-        for namespace in self._namespaces_of(counter.key):
-            for hold in self._by_namespace()[namespace].selected(expressions):
-                if not (counter.key.exclude_terminating and hold.leaving):
-                    yield hold
-
-    def _namespaces_of(self, key: CounterKey) -> list[str]:
-        """Return the namespaces with pods that all selectors of a key are about."""
-        first, pods = key.selectors[0], self._by_namespace()
-        among: Iterable[str] = pods if pod_terms.by_namespace_labels(first) else first.namespaces
-        return [one for one in among if one in pods and self._about(key, one)]
+    def _namespaces_of(self, key: CounterKey) -> Iterable[str] | None:
+        """Return the namespaces with pods that all selectors of a key are about; None for all there are."""
+        if all(one.namespace_selector == () for one in key.selectors):
+            return None
+        first, there = key.selectors[0], self._by_labels().namespaces
+        among = there if pod_terms.by_namespace_labels(first) else first.namespaces
+        return [one for one in among if self._about(key, one)]
 
     def _about(self, key: CounterKey, namespace: str) -> bool:
         return all(self.includes(one, namespace) for one in key.selectors)
