@@ -71,13 +71,15 @@ def test_each_node_finds_what_it_can_reach(seed: int) -> None:
             index.add(made)
     suiting = [one for one in there.values() if one.size > 1 << 30 and not one.is_deleted]
     taken = {one.name for one in suiting if dice.random() < 0.3}
+    table = Labels(PLACES)
 
     for some in (found, FittingVolumes(kind, there.values())):
         assert some.count == len(suiting)
         for node in PLACES:
             names = {one.name for one in suiting if reachable(one, node)}
             assert sorted(some.names(node)) == sorted(names)
-        counts = some.counts(Labels(PLACES), lambda name: name not in taken).tolist()
+        places = some.places(table, lambda terms: table.matching(nodes.NodeSelection(affinity=terms)) * 1)
+        counts = fitting_volumes.counts(places, lambda name: name not in taken).tolist()
         assert counts == [len({*some.names(node)} - taken) for node in PLACES]
 
 

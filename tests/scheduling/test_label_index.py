@@ -1,6 +1,7 @@
-"""Pods by their labels: what a selector selects is what a look at each pod says, whatever comes and goes."""
+"""Pods by their labels: what a selector counts is what a look at each pod says, whatever comes and goes."""
 
-from typing import Final
+import collections
+from typing import Final, NamedTuple
 
 import hypothesis
 from hypothesis import strategies as st
@@ -8,11 +9,32 @@ from hypothesis import strategies as st
 from berth_operator.scheduling import pod_index
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.label_index import LabelIndex
+from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.nodes.facts import LabelExpression, Labels
 
 KEYS: Final = ("app", "rev", "tier")
 VALUES: Final = ("", "1", "2")
 UIDS: Final = ("a", "b", "c", "d", "e", "f")
+NAMESPACES: Final = ("ml", "red", "blue")
+ROWS: Final = 4
+
+
+class Pod(NamedTuple):
+    """What an index has to know of a pod."""
+
+    namespace: str
+    labels: Labels
+    row: int
+    leaving: bool
+
+
+class Question(NamedTuple):
+    """What an index is asked."""
+
+    namespaces: list[str] | None
+    expressions: tuple[LabelExpression, ...]
+    exclude_leaving: bool
+
 
 keys = st.sampled_from(KEYS)
 labels = st.dictionaries(keys, st.sampled_from(VALUES)).map(lambda found: tuple(sorted(found.items())))
@@ -23,49 +45,94 @@ expressions = st.builds(
     st.lists(st.sampled_from(VALUES), max_size=3, unique=True).map(tuple),
 )
 selectors = st.lists(expressions, max_size=3).map(tuple)
-# A pod comes, has other labels, or is gone.
-changes = st.tuples(st.sampled_from(UIDS), st.none() | labels)
+some_namespaces = st.lists(st.sampled_from((*NAMESPACES, "none")), unique=True)
+questions = st.builds(Question, st.none() | some_namespaces, selectors, st.booleans())
+pods = st.builds(Pod, st.sampled_from(NAMESPACES), labels, st.integers(0, ROWS - 1), st.booleans())
+# A pod comes, is another one than before, or is gone.
+changes = st.tuples(st.sampled_from(UIDS), st.none() | pods)
 
 
-def pod(uid: str, labels: Labels) -> Hold:
+def hold_of(uid: str, pod: Pod) -> Hold:
     """Return a pod on a node."""
-    return Hold(uid=uid, title=f"ml/{uid}", node="n1", labels=labels)
+    title, node = f"{pod.namespace}/{uid}", f"n{pod.row}"
+    return Hold(uid=uid, title=title, node=node, labels=pod.labels, leaving=pod.leaving)
 
 
-@hypothesis.given(st.lists(st.tuples(changes, selectors), max_size=30))
-def test_a_selector_selects_whom_each_pods_labels_say(
-    steps: list[tuple[tuple[str, Labels | None], tuple[LabelExpression, ...]]],
+def counted(index: LabelIndex, question: Question) -> list[int]:
+    """Return what an index answers."""
+    namespaces, selector, exclude_leaving = question
+    return list(index.counts(namespaces, selector, ROWS, exclude_leaving=exclude_leaving))
+
+
+def is_meant(pod: Pod, question: Question) -> bool:
+    """Whether a pod is to be counted, by a look at it."""
+    about = question.namespaces is None or pod.namespace in question.namespaces
+    selects = pod_index.label_matcher(question.expressions)
+    return about and selects(dict(pod.labels)) and not (question.exclude_leaving and pod.leaving)
+
+
+@hypothesis.given(st.lists(st.tuples(changes, questions), max_size=30))
+def test_a_selector_counts_whom_each_pods_labels_say(
+    steps: list[tuple[tuple[str, Pod | None], Question]],
 ) -> None:
     """It is asked after each change, and pods change their labels, too."""
-    index, pods = LabelIndex(), dict[str, Hold]()
-    for (uid, found), selector in steps:
-        if uid in pods:
-            index.remove(pods.pop(uid))
+    index, there = LabelIndex(), dict[str, Pod]()
+    for (uid, found), question in steps:
+        if uid in there:
+            index.remove(hold_of(uid, there.pop(uid)))
         if found is not None:
-            pods[uid] = pod(uid, found)
-            index.add(pods[uid])
-        selects = pod_index.label_matcher(selector)
-        wanted = {uid for uid, hold in pods.items() if selects(dict(hold.labels))}
-        assert {hold.uid for hold in index.selected(selector)} == wanted
-        assert bool(index) == bool(pods)
-
-
-def test_a_pod_takes_the_place_of_the_one_with_its_uid() -> None:
-    """Whoever is told of a pod is told of its newest state."""
-    index = LabelIndex()
-    index.add(pod("a", (("app", "1"),)))
-    index.add(later := pod("a", (("app", "1"),)))
-    assert [id(one) for one in index.selected(())] == [id(later)]
+            there[uid] = found
+            index.add(hold_of(uid, found), found.row)
+        rows = collections.Counter(one.row for one in there.values() if is_meant(one, question))
+        assert counted(index, question) == [rows[row] for row in range(ROWS)]
+        assert set(index.namespaces) == {one.namespace for one in there.values()}
 
 
 def test_labels_that_are_gone_are_forgotten() -> None:
     """Otherwise the memory of many pods with labels of their own would never come back."""
-    index, holds = LabelIndex(), [pod(uid, (("name", uid), ("app", "1"))) for uid in UIDS]
-    for hold in holds:
-        index.add(hold)
-    assert repr(index) == "<LabelIndex: 6 groups, 7 labels, 2 keys>"
-    for hold in holds:
-        index.remove(hold)
-    assert repr(index) == "<LabelIndex: 0 groups, 0 labels, 0 keys>"
-    assert not list(index.selected((LabelExpression("app", "Exists"),)))
-    assert not list(index.selected((LabelExpression("app", "In", ("1",)),)))
+    index = LabelIndex()
+    holds = [hold_of(uid, Pod("ml", (("app", "1"), ("name", uid)), 0, leaving=False)) for uid in UIDS]
+    asked = [
+        Question([namespace], (LabelExpression(key, operator, ("1",)),), exclude_leaving=False)
+        for namespace in ("ml", "none")
+        for key in ("app", "name", "none")
+        for operator in ("In", "Exists")
+    ]
+    for _ in range(3):
+        for hold in holds:
+            index.add(hold, 0)
+        assert repr(index) == "<LabelIndex: 6 groups, 7 labels, 2 keys>"
+        assert [sum(counted(index, one)) for one in asked] == [6, 6, 0, 6, 0, 0, 0, 0, 0, 0, 0, 0]
+        for hold in holds:
+            index.remove(hold)
+        assert repr(index) == "<LabelIndex: 0 groups, 0 labels, 0 keys>"
+        assert not any(sum(counted(index, one)) for one in asked)
+        assert not index._of_namespaces
+        assert not (index._uids or index._places or index._groups or index._rows or index._leaving)
+        assert len(index._sizes) == len(UIDS)
+
+
+class CountedRows(dict[str, int]):
+    """The rows of nodes; it is counted how often one is looked up."""
+
+    looks = 0
+
+    def __getitem__(self, name: str) -> int:
+        self.looks += 1
+        return super().__getitem__(name)
+
+
+def test_a_new_selector_looks_at_no_single_pod() -> None:
+    """Once pods are sorted by their labels, the next selectors are answered from that."""
+    rows = CountedRows({f"n{row}": row for row in range(ROWS)})
+    holds = [
+        hold_of(f"u{at}", Pod("ml", (("name", str(at)),), at % ROWS, leaving=False)) for at in range(100)
+    ]
+    index = pod_index.PodIndex(rows, lambda: holds)
+    looks = []
+    for at in range(3):
+        expressions = (LabelExpression("name", "NotIn", (str(at),)),)
+        key = pod_index.CounterKey((facts.PodSelector(("ml",), expressions),))
+        assert sum(index.counts(key, ROWS)) == 99
+        looks.append(rows.looks)
+    assert looks[1:] == looks[:1] * 2

@@ -1,10 +1,12 @@
 """Inter-pod affinity and anti-affinity: each rule of kube-scheduler by a case, words and wake-ups."""
 
 from typing import Final
+from unittest import mock
 
 import pytest
 
-from berth_operator.scheduling import explain
+from berth_operator.scheduling import explain, pod_index, pod_terms
+from berth_operator.scheduling.constraints import topologies
 from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.search import Search
 from scheduling import plain_pod_rules
@@ -229,6 +231,45 @@ def test_keys_that_the_server_has_merged_are_not_merged_again() -> None:
 
     assert others is not None
     assert others.affinity[0].selector.expressions == (facts.LabelExpression("rev", "In", ("1",)),)
+
+
+# ---------------------------------------------------------------- many terms of pods on nodes
+
+
+def test_many_terms_that_repel_are_looked_at_together() -> None:
+    """What pods on nodes say is one look for each topology key, and remembered until one comes or goes."""
+    both = Both(*FOUR_NODES, pod("z", "n3", affinity=far(term(ZONE))))
+    for at in range(30):
+        repels = term(HOST, selector={"matchExpressions": [{"key": f"k{at}", "operator": "DoesNotExist"}]})
+        both.put_pod(pod(f"w{at}", "n1", affinity=far(repels)))
+    rows_with_any = pod_terms.TermIndex.rows_with_any
+    with (
+        mock.patch.object(topologies, "in_domains_of", wraps=topologies.in_domains_of) as looks,
+        mock.patch.object(
+            pod_terms.TermIndex, "rows_with_any", autospec=True, side_effect=rows_with_any
+        ) as rows,
+    ):
+        assert both.feasible(pod(labels=WEB)) == {"n2", "n4"}
+        assert both.feasible(pod(labels=WEB)) == {"n2", "n4"}
+        assert (looks.call_count, rows.call_count) == (4, 2)
+        both.drop_pod("z")
+        assert both.feasible(pod(labels=WEB)) == {"n2", "n3", "n4"}
+        both.put_pod(pod("n", "n2", affinity=far(repels)))
+        assert both.feasible(pod(labels=WEB)) == {"n3", "n4"}
+
+
+def test_only_so_many_sets_of_terms_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then all are found anew, and each pod is kept away from where it is not wanted, all the same."""
+    monkeypatch.setattr(pod_index, "MOST_ROWS_WITH", 1)
+    both = Both(*FOUR_NODES, *(pod(f"p{at}", f"n{at}", affinity=far(of_app(at))) for at in (1, 2)))
+    for at in (1, 2, 1):
+        assert both.feasible(pod(labels={"app": str(at)})) == ALL - {f"n{at}"}
+    assert len(both.inventory.pods._rows_with) == 1
+
+
+def of_app(at: int) -> Body:
+    """Write a term about the pods of one application, each node a domain."""
+    return term(HOST, selector=selecting(app=str(at)))
 
 
 # ---------------------------------------------------------------- words, and what would help

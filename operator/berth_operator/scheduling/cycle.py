@@ -33,6 +33,7 @@ from berth_operator.scheduling import (
     existing_terms,
     holds,
     namespace_quarantines,
+    pod_terms,
     policy_rules,
     queued_pods,
     signatures,
@@ -350,6 +351,6 @@ def hold_for(pod_info: queued_pods.PodInfo, placement: decisions.Placement) -> h
         priority=pod_info.priority,
         labels=pod_info.labels,
         anti_affinity=demand.inter_pod_rules.anti_affinity if demand.inter_pod_rules is not None else (),
-        weighted_terms=demand.weighted_terms,
+        weighted_terms=pod_terms.weighted_by(demand),
         controller=demand.controller,
     )

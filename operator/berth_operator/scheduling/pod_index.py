@@ -1,6 +1,6 @@
 """Which pods are on which nodes, by namespace and labels: what spread and pod affinity are counted from.
 
-Nothing is counted until somebody asks, nor are pods sorted by namespace before. A selector that was asked
+Nothing is counted until somebody asks, nor are pods sorted by their labels before. A selector that was asked
 for keeps its counts by row, and each pod that comes, goes or changes its labels is added to the counts of the
 selectors that select it. Which these are is remembered by labels, for the pods of one workload have the same.
 The least recently asked selectors are forgotten.
@@ -27,6 +27,7 @@ MOST_COUNTERS: Final = 1024
 MOST_NAMED: Final = 1 << 14
 MOST_COUNTERS_BYTES: Final = 64 << 20
 BYTES_PER_ROW: Final = 8
+MOST_ROWS_WITH: Final = 16  # Sets of terms whose rows are remembered.
 # Every namespace has it, by the API server; the other labels are known once the Namespace has been read.
 NAME_LABEL: Final = "kubernetes.io/metadata.name"
 
@@ -99,7 +100,7 @@ class PodIndex:
     def __init__(self, rows: Mapping[str, int], holds: Callable[[], Iterable[Hold]]) -> None:
         self._rows = rows
         self._holds = holds
-        self._pods: dict[str, label_index.LabelIndex] | None = None  # By namespace; None until asked.
+        self._pods: label_index.LabelIndex | None = None  # None until somebody asks.
         self._namespaces: dict[str, Mapping[str, str]] = {}  # Their labels.
         # By namespace, how many pods of each row there are whose labels are not known.
         self._unlabelled: dict[str, collections.Counter[int]] = {}
@@ -113,6 +114,7 @@ class PodIndex:
         self._repelling = pod_terms.TermIndex[facts.PodTerm](
             lambda term: term.selector, beyond_limit=pod_terms.all_of_namespaces
         )
+        self._rows_with: dict[frozenset[facts.PodTerm], dict[str, set[int]]] = {}  # Of those that repel.
         self._weighted = pod_terms.TermIndex[facts.WeightedPodTerm](
             lambda one: one.term.selector, beyond_limit=lambda *_: None
         )
@@ -130,7 +132,7 @@ class PodIndex:
     def add(self, hold: Hold) -> None:
         """Add a pod that is on a node."""
         if self._pods is not None:
-            self._indexed(self._pods, hold)
+            self._pods.add(hold, self._rows[hold.node])
         self.by_controller.count(hold, self._rows[hold.node], 1)
         if self._counters or hold.anti_affinity or hold.weighted_terms or not hold.labels_known:
             self._count(hold, 1)
@@ -138,10 +140,7 @@ class PodIndex:
     def remove(self, hold: Hold) -> None:
         """Remove a pod."""
         if self._pods is not None:
-            pods = self._pods[hold.namespace]
-            pods.remove(hold)
-            if not pods:
-                del self._pods[hold.namespace]
+            self._pods.remove(hold)
         self.by_controller.count(hold, self._rows[hold.node], -1)
         if self._counters or hold.anti_affinity or hold.weighted_terms or not hold.labels_known:
             self._count(hold, -1)
@@ -149,7 +148,7 @@ class PodIndex:
     @contextlib.contextmanager
     def without(self, holds: Sequence[Hold]) -> Iterator[None]:
         """Answer for a while as if these pods were not there."""
-        self._by_namespace()
+        self._by_labels()
         for hold in holds:
             self.remove(hold)
         try:
@@ -158,29 +157,20 @@ class PodIndex:
             for hold in holds:
                 self.add(hold)
 
-    def _by_namespace(self) -> dict[str, label_index.LabelIndex]:
+    def _by_labels(self) -> label_index.LabelIndex:
         if self._pods is None:
-            self._pods = {}
+            self._pods = label_index.LabelIndex()
             for hold in self._holds():
-                self._indexed(self._pods, hold)
+                self._pods.add(hold, self._rows[hold.node])
         return self._pods
-
-    @staticmethod
-    def _indexed(pods: dict[str, label_index.LabelIndex], hold: Hold) -> None:
-        if (found := pods.get(hold.namespace)) is None:
-            found = pods[hold.namespace] = label_index.LabelIndex()
-        found.add(hold)
 
     def replace(self, before: Hold, hold: Hold) -> bool:
         """Replace a pod on the same node; return whether it is another one to those who look at it."""
-        same = seen_by_others(before) == seen_by_others(hold)
-        if same:
-            if self._pods is not None:
-                self._pods[hold.namespace].add(hold)
-        else:
-            self.remove(before)
-            self.add(hold)
-        return not same
+        if seen_by_others(before) == seen_by_others(hold):
+            return False
+        self.remove(before)
+        self.add(hold)
+        return True
 
     def _count(self, hold: Hold, sign: int) -> None:
         row = self._rows[hold.node]
@@ -190,6 +180,8 @@ class PodIndex:
                     counter.add(row, sign)
         if not hold.labels_known:
             self._count_unlabelled(hold.namespace, row, sign)
+        if hold.anti_affinity:
+            self._rows_with.clear()
         self._repelling.count(hold.uid, hold.namespace, hold.anti_affinity, row, sign)
         self._weighted.count(hold.uid, hold.namespace, hold.weighted_terms, row, sign)
         self.say_nothing = not (self._repelling or self._weighted)
@@ -257,10 +249,10 @@ class PodIndex:
 
     def _counted(self, key: CounterKey, size: int) -> Counter:
         counter = Counter(key, size)
-        rows = [self._rows[hold.node] for hold in self._selected(counter)]
-        if rows:
-            found = np.bincount(rows, minlength=size)
-            counter.counts = found.astype(np.int64)
+        if (expressions := key.expressions) is not None:
+            counter.counts = self._by_labels().counts(
+                self._namespaces_of(key), expressions, size, exclude_leaving=key.exclude_terminating
+            )
         self._counters[key] = counter
         self._selectors_size += counter.size
         self._counters_by_labels.clear()
@@ -270,20 +262,13 @@ class PodIndex:
             self._forgotten = True
         return counter
 
-    def _selected(self, counter: Counter) -> Iterator[Hold]:
-        """Yield the pods that a counter counts."""
-        if (expressions := counter.key.expressions) is None:
-            return
-        for namespace in self._namespaces_of(counter.key):
-            for hold in self._by_namespace()[namespace].selected(expressions):
-                if not (counter.key.exclude_terminating and hold.leaving):
-                    yield hold
-
-    def _namespaces_of(self, key: CounterKey) -> list[str]:
-        """Return the namespaces with pods that all selectors of a key are about."""
-        first, pods = key.selectors[0], self._by_namespace()
-        among: Iterable[str] = pods if pod_terms.by_namespace_labels(first) else first.namespaces
-        return [one for one in among if one in pods and self._about(key, one)]
+    def _namespaces_of(self, key: CounterKey) -> Iterable[str] | None:
+        """Return the namespaces with pods that all selectors of a key are about; None for all there are."""
+        if all(one.namespace_selector == () for one in key.selectors):
+            return None
+        first, there = key.selectors[0], self._by_labels().namespaces
+        among = there if pod_terms.by_namespace_labels(first) else first.namespaces
+        return [one for one in among if self._about(key, one)]
 
     def _about(self, key: CounterKey, namespace: str) -> bool:
         return all(self.includes(one, namespace) for one in key.selectors)
@@ -335,9 +320,20 @@ class PodIndex:
         """Return the terms by which pods on nodes would rather have such a pod near, or away."""
         return self._weighted.meaning(namespace, labels, self._test(namespace, labels))
 
-    def rows_with(self, term: facts.PodTerm) -> list[int]:
-        """Return the rows on which pods have a term of required anti-affinity."""
-        return list(self._repelling.rows(term))
+    def rows_with(self, terms: frozenset[facts.PodTerm]) -> dict[str, set[int]]:
+        """Return by topology key the rows on which pods have any of these terms of required anti-affinity.
+
+        There may be thousands of terms, and an explanation asks several times.
+        """
+        if (found := self._rows_with.get(terms)) is None:
+            if len(self._rows_with) >= MOST_ROWS_WITH:
+                self._rows_with.clear()
+            by_key = collections.defaultdict[str, list[facts.PodTerm]](list)
+            for term in terms:
+                by_key[term.topology_key].append(term)
+            found = {key: self._repelling.rows_with_any(some) for key, some in by_key.items()}
+            self._rows_with[terms] = found
+        return found
 
     def weights_of(self, terms: Iterable[facts.WeightedPodTerm], size: int) -> dict[str, node_table.Numbers]:
         """Return by topology key the weights of terms, as often as pods on each of so many rows have them.

@@ -8,7 +8,7 @@ there are.
 
 import collections
 import dataclasses
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from berth_operator.scheduling.nodes import facts
@@ -139,6 +139,10 @@ class TermIndex(Generic[Term]):
         """Return how many pods of which rows have a term, as often as each has it."""
         return self._rows.get(term, {})
 
+    def rows_with_any(self, terms: Iterable[Term]) -> set[int]:
+        """Return the rows of the pods that have any of these terms."""
+        return set[int]().union(*[self._rows[term] for term in terms if term in self._rows])
+
 
 def remember(known: dict[Identity, T], identity: Identity, found: T) -> None:
     """Remember an answer for pods with these labels, if these are not very many."""
@@ -146,6 +150,27 @@ def remember(known: dict[Identity, T], identity: Identity, found: T) -> None:
         known.clear()
     if len(identity[1]) <= MOST_LABELS:
         known[identity] = found
+
+
+def weighted(
+    required: tuple[facts.PodTerm, ...], preferred: tuple[facts.WeightedPodTerm, ...]
+) -> tuple[facts.WeightedPodTerm, ...]:
+    """Return how a pod on a node weighs others: what it prefers, and what it required by the weight 1.
+
+    That is the weight that kube-scheduler gives to required affinity by default (`hardPodAffinityWeight`).
+    """
+    if not required:
+        return preferred
+    return *(facts.WeightedPodTerm(1, term) for term in required if term.topology_key), *preferred
+
+
+def weighted_by(demand: facts.NodeDemand) -> tuple[facts.WeightedPodTerm, ...]:
+    """Return how a pod with this demand, once it is on a node, weighs pods that come later."""
+    if demand.inter_pod_rules is None and demand.preferred_pods is None:
+        return ()
+    required = demand.inter_pod_rules.affinity if demand.inter_pod_rules is not None else ()
+    preferred = demand.preferred_pods.terms if demand.preferred_pods is not None else ()
+    return weighted(required, preferred)
 
 
 def all_of_namespaces(term: facts.PodTerm, namespace: str) -> facts.PodTerm:

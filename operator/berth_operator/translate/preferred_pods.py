@@ -6,6 +6,7 @@ Nobody is refused for it: what the API server would not accept, or is beyond the
 from collections.abc import Iterator
 from typing import Final
 
+from berth_operator.scheduling import pod_terms
 from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import inter_pod_rules, pod_limits, raw
 
@@ -38,7 +39,7 @@ def of_bound(pod: raw.Pod) -> tuple[facts.WeightedPodTerm, ...]:
         return ()
     near = () if pod_limits.many_terms(pod.spec) else inter_pod_rules.required_affinity(pod)
     preferred = of_pod(pod)
-    return facts.weighted_terms(near, preferred.terms if preferred is not None else ())
+    return pod_terms.weighted(near, preferred.terms if preferred is not None else ())
 
 
 def near_terms(spec: raw.PodSpec) -> Terms:

@@ -95,9 +95,9 @@ def unlabelled(query: Query) -> Iterator[tuple[node_table.Mask, str]]:
 
 
 def repelled(query: Query) -> Iterator[tuple[node_table.Mask, str]]:
-    """Yield for each term of a pod on a node that means the asking pod the rows of its domain."""
-    terms = sorted(inter_pod_rules(query).repelled_by, key=lambda term: term.topology_key)
-    return ((topologies.rows_repelled_by(query, term), term.topology_key) for term in terms)
+    """Yield for each key the rows in whose domain a pod has a term that means the asking pod."""
+    rows = query.inventory.pods.rows_with(inter_pod_rules(query).repelled_by)
+    return ((topologies.in_domains_of(query, rows[key], key), key) for key in sorted(rows))
 
 
 REFUSALS: Final[dict[Reason, Refusals]] = {
@@ -118,14 +118,14 @@ def feasible(query: Query) -> node_table.Mask:
 
 
 def resolvable(query: Query) -> Iterator[Rejection]:
-    """Yield the nodes that refuse, term by term."""
+    """Yield the nodes that refuse, term by term or key by key."""
     for reason, refusals in REFUSALS.items():
         for refused, key in refusals(query):
             yield Rejection(refused[query.rows], reason, key)
 
 
 def gaps(query: Query) -> Iterator[node_table.Scores]:
-    """Yield for each node what part of the terms it does not meet."""
+    """Yield for each node what part it does not meet: of the pod's terms and of the keys of others'."""
     found = [refused[query.rows] for refusals in REFUSALS.values() for refused, _ in refusals(query)]
     if found:
         yield np.mean(found, axis=0)

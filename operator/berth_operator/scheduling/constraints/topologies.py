@@ -5,6 +5,8 @@ stands for no domain: the node does not have the label, or does not count. Every
 inventory, not only of those that are queried: pods on other nodes count.
 """
 
+from collections.abc import Collection
+
 import numpy as np
 
 from berth_operator.scheduling import node_table, pod_index
@@ -42,16 +44,11 @@ def counts(
     return query.inventory.pods.counts(key, query.inventory.size)
 
 
-def rows_repelled_by(query: Query, term: facts.PodTerm) -> node_table.Mask:
-    """Return the rows in whose domain a pod has this term of anti-affinity."""
-    return in_domains_of(query, query.inventory.pods.rows_with(term), term.topology_key)
-
-
-def in_domains_of(query: Query, rows: list[int], key: str) -> node_table.Mask:
+def in_domains_of(query: Query, rows: Collection[int], key: str) -> node_table.Mask:
     """Return the rows that are in one domain with any of these."""
     of_rows = domains(query, key)
     meant = np.zeros(int(of_rows.max(initial=0)) + 1, dtype=np.bool_)
-    meant[of_rows[rows]] = True
+    meant[of_rows[list(rows)]] = True
     meant[NO_DOMAIN] = False
     found: node_table.Mask = meant[of_rows]
     return found

@@ -15,8 +15,9 @@ from berth_operator.scheduling.constraints.constraint import Constraint, FailedP
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.deficits import Unit
+from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts as nodes
-from berth_operator.scheduling.volumes import facts, matching, needs
+from berth_operator.scheduling.volumes import facts, matching, needs, sharing
 from berth_operator.scheduling.wording import amount, clipped, have, with_detail
 
 
@@ -47,48 +48,32 @@ def _pinned(query: Query, claim: facts.Claim) -> Iterator[Rejection]:
 # ---------------------------------------------------------------- volumes that exist
 
 
-def _provided(query: Query, delayed: Sequence[facts.Claim]) -> dict[facts.ClaimKey, node_table.Mask]:
+def _provided(query: Query, delayed: Sequence[facts.Claim]) -> sharing.NodesByClaim:
     """Return for each claim that may get a volume that exists the nodes on which it gets one."""
-    volumes = query.inventory.volumes
-    groups = matching.groups(volumes, delayed)
-    counts = [_reached(query, group) for group in groups]
-    found = {
-        claim.key: reached > at
-        for group, reached in zip(groups, counts, strict=True)
-        for at, claim in enumerate(group.claims)  # The volumes go to the first ones.
-    }
-    if len(groups) > 1:
-        _share_out(query, groups, found, np.sum([reached > 0 for reached in counts], axis=0) > 1)
+    inventory, volumes = query.inventory, query.inventory.volumes
+    table = inventory.node_labels()
+    state = volumes.version, table, table.changes
+    found = volumes.served.of(delayed, state, lambda: _served(inventory, delayed))
+    return {key: mask[query.rows] for key, mask in found.items()}
+
+
+def _served(inventory: Inventory, delayed: Sequence[facts.Claim]) -> sharing.NodesByClaim:
+    """Return the same of all nodes."""
+    volumes, groups = inventory.volumes, matching.groups(inventory.volumes, delayed)
+    found = {group.claims[0].key: _reaching(inventory, group.meant) for group in groups if group.meant}
+    fitting = [group for group in groups if group.fitting is not None]
+    served = sharing.claims_served(volumes, fitting, inventory.node_labels()) if fitting else ()
+    for group, of_group in zip(fitting, served, strict=True):
+        # The volumes go to the first ones.
+        found |= {claim.key: of_group > at for at, claim in enumerate(group.claims)}
     return found
 
 
-def _reached(query: Query, group: matching.Group) -> node_table.Numbers:
-    """Return how many volumes for a group of claims can be reached from each node."""
-    inventory, volumes = query.inventory, query.inventory.volumes
-    if group.fitting is not None:
-        return group.fitting.counts(inventory.node_labels(), volumes.is_free)[query.rows]
-    everywhere = any(one.affinity is None for one in group.meant)
-    terms = [term for one in group.meant for term in one.affinity or ()]
-    if everywhere or not terms:
-        return np.full(query.node_count, int(everywhere))
-    reached: node_table.Numbers = volume_topology.selected(query, merged(terms)).astype(np.int64)
-    return reached
-
-
-def _share_out(
-    query: Query,
-    groups: Sequence[matching.Group],
-    found: dict[facts.ClaimKey, node_table.Mask],
-    several: node_table.Mask,
-) -> None:
-    """Leave nodes that several groups reach to those claims that get a volume though others choose before."""
-    rows = np.arange(query.inventory.size)[query.rows]
-    for at in np.flatnonzero(several).tolist():
-        info = query.inventory.infos[int(rows[at])]
-        if info is not None and info.node is not None:
-            chosen = matching.choose_for_groups(query.inventory.volumes, groups, info.node)
-            for key, mask in found.items():
-                mask[at] = key in chosen
+def _reaching(inventory: Inventory, meant: Sequence[facts.Volume]) -> node_table.Mask:
+    """Return the nodes that can reach any of these volumes."""
+    if any(one.affinity is None for one in meant):
+        return np.ones(inventory.size, dtype=np.bool_)
+    return inventory.nodes_matching(merged([term for one in meant for term in one.affinity or ()]))
 
 
 def merged(terms: Sequence[nodes.Term]) -> facts.Terms:

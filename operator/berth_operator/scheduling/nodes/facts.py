@@ -219,6 +219,17 @@ class PodTerm:
 
     selector: PodSelector
     topology_key: str
+    size: int = dataclasses.field(init=False, repr=False, compare=False)  # How many things are named.
+    _hash: int = dataclasses.field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Work out once what a decision may need of thousands of terms of pods on nodes."""
+        object.__setattr__(self, "size", self.selector.size)
+        object.__setattr__(self, "_hash", hash((self.selector, self.topology_key)))
+
+    def __hash__(self) -> int:
+        """Return the hash."""
+        return self._hash
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -269,8 +280,7 @@ class InterPodRules:
     @property
     def size(self) -> int:
         """How many things are named, which is what it takes of memory."""
-        repelling = (one.selector for one in self.repelled_by)
-        return sum(one.size for one in (*self.selectors, *repelling))
+        return sum(one.size for one in self.selectors) + sum(one.size for one in self.repelled_by)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -279,18 +289,6 @@ class WeightedPodTerm:
 
     weight: int
     term: PodTerm
-
-
-def weighted_terms(
-    required: tuple[PodTerm, ...], preferred: tuple[WeightedPodTerm, ...]
-) -> tuple[WeightedPodTerm, ...]:
-    """Return how a pod on a node weighs others: what it prefers, and what it required by the weight 1.
-
-    That is the weight that kube-scheduler gives to required affinity by default (`hardPodAffinityWeight`).
-    """
-    if not required:
-        return preferred
-    return *(WeightedPodTerm(1, term) for term in required if term.topology_key), *preferred
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -313,8 +311,7 @@ class PreferredPods:
     @property
     def size(self) -> int:
         """How many things are named, which is what it takes of memory."""
-        of_others = (one.term.selector for one in self.of_others)
-        return sum(one.size for one in (*self.selectors, *of_others))
+        return sum(one.size for one in self.selectors) + sum(one.term.size for one in self.of_others)
 
 
 ClaimKey = tuple[str, str]  # The namespace and the name of a PersistentVolumeClaim.
@@ -368,15 +365,6 @@ class NodeDemand:
     images: tuple[str, ...] = dataclasses.field(default=(), compare=False)
     volume_images: tuple[str, ...] = dataclasses.field(default=(), compare=False)
     controller: str = dataclasses.field(default="", compare=False)
-
-    @property
-    def weighted_terms(self) -> tuple[WeightedPodTerm, ...]:
-        """How the pod, once it is on a node, weighs pods that come later (`weighted_terms`)."""
-        if self.inter_pod_rules is None and self.preferred_pods is None:
-            return ()
-        required = self.inter_pod_rules.affinity if self.inter_pod_rules is not None else ()
-        preferred = self.preferred_pods.terms if self.preferred_pods is not None else ()
-        return weighted_terms(required, preferred)
 
     @property
     def size(self) -> int:

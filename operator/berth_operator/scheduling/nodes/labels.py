@@ -75,6 +75,7 @@ class Labels:
     """Labels and names of some nodes; a place without a node matches as one without labels would."""
 
     def __init__(self, nodes: Sequence[facts.Node | None]) -> None:
+        self.changes = 0  # Of single nodes.
         self._nodes = list(nodes)
         self._labels = [node.labels if node is not None else {} for node in nodes]
         self._uses = collections.Counter(itertools.chain.from_iterable(self._labels))  # On how many nodes.
@@ -87,6 +88,7 @@ class Labels:
 
     def put(self, at: int, node: facts.Node | None) -> None:
         """Replace a node; the columns of labels that are as they were stay."""
+        self.changes += 1
         before, after = self._labels[at], node.labels if node is not None else {}
         for key in before.keys() | after.keys():
             if before.get(key) != after.get(key):

@@ -6,7 +6,7 @@ labels, without a look at the others.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from berth_operator.scheduling.nodes import facts as nodes
 from berth_operator.scheduling.volumes import facts
 
 Names = dict[str, None]
+NodeNumbers = npt.NDArray[np.integer[Any]]
 T = TypeVar("T", bound=Hashable)
 MOST_KINDS: Final = 128
 MOST_NAMES: Final = 1 << 18  # Of volumes, for all kinds together.
@@ -84,6 +85,13 @@ def _one_label(terms: facts.Terms) -> tuple[str, tuple[str, ...]] | None:
     return (keys.pop(), tuple(values)) if len(keys) == 1 else None
 
 
+class Place(NamedTuple):
+    """A label or an affinity: nodes with the same number can reach the same volumes, those with 0 none."""
+
+    numbers: NodeNumbers
+    names: dict[int, Names]
+
+
 class FittingVolumes:
     """The names of the volumes that would do for claims of one kind, by what they ask of nodes."""
 
@@ -132,20 +140,34 @@ class FittingVolumes:
             if terms is None or any(affinity.term_holds(term, node) for term in terms):
                 yield from names
 
-    def counts(self, table: labels.Labels, is_free: Callable[[str], bool]) -> npt.NDArray[np.int64]:
-        """Return how many free volumes each node can reach."""
-        found = np.zeros(len(table.of("").codes), dtype=np.int64)
+    def places(
+        self, table: labels.Labels, selected: Callable[[facts.Terms | None], NodeNumbers]
+    ) -> Iterator[Place]:
+        """Yield from where volumes can be reached; `selected` has 1 for each node that terms select."""
         for key, by_value in self._by_label.items():
             column = table.of(key)
-            of_code = np.zeros(len(column.values) + 1, dtype=np.int64)
-            for value, names in by_value.items():
-                if code := column.values.get(value):
-                    of_code[code] = sum(map(is_free, names))
-            found += of_code[column.codes]
+            numbers = column.values
+            yield Place(
+                column.codes,
+                {number: names for value, names in by_value.items() if (number := numbers.get(value))},
+            )
         for terms, names in self._by_affinity.items():
-            reached = table.matching(nodes.NodeSelection(affinity=terms))
-            found += sum(map(is_free, names)) * reached
-        return found
+            yield Place(selected(terms), {1: names})
+
+
+def counts(places: Iterable[Place], is_free: Callable[[str], bool]) -> npt.NDArray[np.int64]:
+    """Return how many free volumes each node can reach, of at least one place."""
+    found: npt.NDArray[np.int64] = np.sum([_free_at(one, is_free) for one in places], axis=0)
+    return found
+
+
+def _free_at(place: Place, is_free: Callable[[str], bool]) -> npt.NDArray[np.int64]:
+    highest = max(int(place.numbers.max(initial=0)), *place.names, 0)
+    by_number = np.zeros(highest + 1, dtype=np.int64)
+    for number, names in place.names.items():
+        by_number[number] = sum(map(is_free, names))
+    found: npt.NDArray[np.int64] = by_number[place.numbers]
+    return found
 
 
 def remove_name(names: dict[T, Names], key: T, name: str) -> None:

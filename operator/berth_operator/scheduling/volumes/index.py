@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from berth_operator.scheduling.nodes import facts as nodes
 from berth_operator.scheduling.pods_by_claim import ChangedClaims
-from berth_operator.scheduling.volumes import attached, facts, fitting_volumes, matching
+from berth_operator.scheduling.volumes import attached, facts, fitting_volumes, matching, sharing
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -46,6 +46,7 @@ class Volumes:
         self._available: dict[str, dict[str, None]] = {}
         self._meant: dict[facts.ClaimKey, dict[str, None]] = {}
         self._fitting = fitting_volumes.FittingIndex()
+        self.served = sharing.Remembered()  # Where claims get volumes that exist.
         self._users: dict[facts.ClaimKey, collections.Counter[str]] = {}  # How many pods on which nodes.
         self._assumed: dict[facts.ClaimKey, dict[str, Assumed]] = {}  # By claim, then by the uid of the pod.
         self._reserved: dict[str, str] = {}  # The uid of the pod for which a volume is reserved, by volume.
@@ -253,7 +254,7 @@ class Volumes:
     def keep_elsewhere(self, claims: Iterable[facts.ClaimKey], node: str) -> None:
         """Keep of the pods only what those on other nodes do with these claims; all of it in new tables."""
         users, assumed = self._users, self._assumed
-        self.on_change = lambda _: None
+        self.on_change, self.served = lambda _: None, sharing.Remembered()
         self._reserved, self._users, self._assumed = dict(self._reserved), {}, {}
         self._counted, self.attached = {}, self.attached.of_empty_node(node)
         for key in claims:

@@ -6,7 +6,7 @@ volume. Only so many kinds of claims of a pod are compared with the volumes that
 """
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Protocol
 
 from berth_operator.scheduling.nodes import facts as nodes
@@ -61,18 +61,32 @@ def choose(
 
 
 def choose_for_groups(
-    known: KnownVolumes, among: Iterable[Group], node: nodes.Node
+    known: KnownVolumes, among: Sequence[Group], node: nodes.Node
 ) -> dict[facts.ClaimKey, facts.Volume]:
     """Return the same for claims that are grouped already."""
-    chosen: dict[facts.ClaimKey, facts.Volume] = {}
+    choices = (sorted(_free(known, group, node), key=order) for group in among)
+    return {
+        claim.key: volume
+        for group, chosen in zip(among, in_turn(among, choices), strict=True)
+        for claim, volume in zip(group.claims, chosen, strict=False)
+    }
+
+
+def in_turn(
+    groups: Iterable[Group], choices: Iterable[Iterable[facts.Volume]]
+) -> Iterator[list[facts.Volume]]:
+    """Yield the volumes that the claims of each group get, each group having its choice in `order`."""
     taken: set[str] = set()
-    for group in among:
-        free = [one for one in _free(known, group, node) if one.name not in taken]
-        free.sort(key=lambda one: (one.size, one.name))
-        for claim, volume in zip(group.claims, free, strict=False):
-            chosen[claim.key] = volume
-            taken.add(volume.name)
-    return chosen
+    for group, free in zip(groups, choices, strict=True):
+        left = [one for one in free if one.name not in taken]
+        chosen = left[: len(group.claims)]
+        taken.update([one.name for one in chosen])
+        yield chosen
+
+
+def order(volume: facts.Volume) -> tuple[int, str]:
+    """Return by what the smallest volume is found."""
+    return volume.size, volume.name
 
 
 def _free(known: KnownVolumes, group: Group, node: nodes.Node) -> Iterator[facts.Volume]:
