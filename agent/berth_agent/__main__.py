@@ -216,7 +216,7 @@ async def _serve(
         await asyncio.wait((changed, ended), return_when=asyncio.FIRST_COMPLETED)
         if not stop.is_set():
             configuration.ignore_hangups()
-            _at_the_latest(patience, lambda: _start_anew(stop))
+            _at_the_latest(patience, lambda: configuration.start_anew_unless(stop))
         if settings.plugin:
             await _end_plugin(process)
         await tasks.end([*running, changed, ended])
@@ -382,12 +382,6 @@ def _hang_up(hangup: asyncio.Event, settings_reader: configuration.SettingsReade
 def _stop(event: asyncio.Event, patience: float) -> None:
     event.set()
     _at_the_latest(patience, lambda: os._exit(0))
-
-
-def _start_anew(stop: asyncio.Event) -> None:
-    """Start the program anew, unless it has been told to end meanwhile."""
-    if not stop.is_set():
-        configuration.start_anew()
 
 
 def _at_the_latest(patience: float, leave: Callable[[], object]) -> None:

@@ -103,3 +103,9 @@ def ignore_hangups() -> None:
 def start_anew() -> None:
     """Start the program in place of this process, which keeps its number; containers go on meanwhile."""
     os.execv(sys.executable, sys.orig_argv)  # noqa: S606  # the same command once more
+
+
+def start_anew_unless(stop: asyncio.Event) -> None:
+    """Start the program anew, unless it has been told to end."""
+    if not stop.is_set():
+        start_anew()

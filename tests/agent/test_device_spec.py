@@ -359,20 +359,17 @@ def test_unauthorized_processes_are_logged_once(
 def test_changes_are_told_once() -> None:
     """What is new is told, what stays is not, and a card that heals is named."""
     well, ill = status(PAIR), status(with_health(SICK))
-    uuid = ill.devices[0].uuid
 
-    line = f"{uuid} is Unhealthy (XidCritical): fallen off the bus"
-    assert device_status.changes(well, ill, listed=KNOWN.devices) == {line: logging.WARNING}
+    new = {f"{SECOND.uuid} is Unhealthy (XidCritical): fallen off the bus": logging.WARNING}
+    healed = {f"{SECOND.uuid} is healthy again": logging.INFO}
+    assert device_status.changes(well, ill, listed=KNOWN.devices) == new
     assert device_status.changes(ill, ill, listed=KNOWN.devices) == {}
-    assert device_status.changes(ill, well, listed=KNOWN.devices) == {
-        f"{uuid} is healthy again": logging.INFO
-    }
+    assert device_status.changes(ill, well, listed=KNOWN.devices) == healed
 
 
 def test_only_a_card_that_was_ill_and_is_well_is_told_as_repaired() -> None:
     """Whatever people wrote: one that is ill still, or was well before, is not taken as that."""
-    well, ill = status(PAIR), status(with_health(SICK))
-    uuid = ill.devices[0].uuid
+    uuid, well, ill = SECOND.uuid, status(PAIR), status(with_health(SICK))
 
     healed = {f"{uuid} is healthy again: it is taken as repaired": logging.INFO}
     assert device_status.changes(ill, well, listed=KNOWN.devices, repaired={uuid, "GPU-typo"}) == healed
