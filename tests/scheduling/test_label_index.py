@@ -2,6 +2,7 @@
 
 import collections
 from typing import Final, NamedTuple
+from unittest import mock
 
 import hypothesis
 from hypothesis import strategies as st
@@ -107,9 +108,9 @@ def test_labels_that_are_gone_are_forgotten() -> None:
             index.remove(hold)
         assert repr(index) == "<LabelIndex: 0 groups, 0 labels, 0 keys>"
         assert not any(sum(counted(index, one)) for one in asked)
-        assert not index._of_namespaces
-        assert not (index._uids or index._places or index._groups or index._rows or index._leaving)
-        assert len(index._sizes) == len(UIDS)
+        assert not (index.namespaces or index._places)
+        assert not (index._uids or index._group_of or index._row_of or index._is_leaving)
+        assert len(index._namespace_of) == len(UIDS)
 
 
 class CountedRows(dict[str, int]):
@@ -136,3 +137,16 @@ def test_a_new_selector_looks_at_no_single_pod() -> None:
         assert sum(index.counts(key, ROWS)) == 99
         looks.append(rows.looks)
     assert looks[1:] == looks[:1] * 2
+
+
+def test_a_selector_of_namespaces_is_read_once_for_all_of_them() -> None:
+    """There may be thousands of namespaces, and 64 selectors of a pod that differ in this."""
+    named = [Pod(f"team-{at}", (("app", "1"),), at % ROWS, leaving=False) for at in range(50)]
+    holds = [hold_of(f"u{at}", one) for at, one in enumerate(named)]
+    index = pod_index.PodIndex({f"n{row}": row for row in range(ROWS)}, lambda: holds)
+    index.set_namespace("team-1", {"tier": "1"})
+    has_tier = (LabelExpression("tier", "Exists", ()),)
+    key = pod_index.CounterKey((facts.PodSelector(("team-2", "none"), (), has_tier),))
+    with mock.patch.object(pod_index, "label_matcher", wraps=pod_index.label_matcher) as read:
+        assert list(index.counts(key, ROWS)) == [0, 1, 1, 0]
+        assert [one.args for one in read.call_args_list].count((has_tier,)) == 1

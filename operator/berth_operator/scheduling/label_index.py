@@ -32,88 +32,95 @@ class LabelIndex:
 
     __slots__ = (
         "_by_key",
-        "_groups",
-        "_leaving",
-        "_numbers",
-        "_of_namespaces",
+        "_group_of",
+        "_is_leaving",
+        "_namespace_of",
+        "_namespaces",
         "_places",
-        "_rows",
+        "_row_of",
         "_sizes",
         "_uids",
         "_unused",
+        "_unused_namespaces",
     )
 
     def __init__(self) -> None:
         self._uids: list[str] = []
-        self._groups = array.array(NUMBER)
-        self._rows = array.array(NUMBER)
-        self._leaving = array.array(FLAG)
+        self._group_of = array.array(NUMBER)
+        self._row_of = array.array(NUMBER)
+        self._is_leaving = array.array(FLAG)
         self._places: dict[str, int] = {}  # Where a pod stands in these four, by its uid.
-        self._numbers: dict[str, dict[facts.Labels, int]] = {}  # Of the groups, by namespace.
         self._sizes = array.array(NUMBER)  # How many pods each group has, by its number.
+        self._namespace_of = array.array(NUMBER)  # The number of its namespace.
         self._unused = array.array(NUMBER)  # Numbers of groups that are gone, for those to come.
+        self._namespaces: dict[str, _Namespace] = {}
+        self._unused_namespaces = array.array(NUMBER)
         self._by_key: dict[str, _ByValue] = {}
-        self._of_namespaces: dict[str, Groups] = {}  # Those that were asked for, until one changes.
 
     def __repr__(self) -> str:
         """Return the state in words."""
-        groups, labels = (sum(map(len, some.values())) for some in (self._numbers, self._by_key))
+        groups = sum(len(one.groups) for one in self._namespaces.values())
+        labels = sum(map(len, self._by_key.values()))
         return f"<LabelIndex: {groups} groups, {labels} labels, {len(self._by_key)} keys>"
 
     @property
     def namespaces(self) -> Collection[str]:
         """The namespaces that have pods."""
-        return self._numbers.keys()
+        return self._namespaces.keys()
 
     def add(self, hold: Hold, row: int) -> None:
         """Add a pod on the node of a row."""
-        namespace, labels = hold.namespace, hold.labels
-        if (numbers := self._numbers.get(namespace)) is None:
-            numbers = self._numbers[namespace] = {}
-        if (number := numbers.get(labels)) is None:
-            number = numbers[labels] = self._new_group(namespace, labels)
-        self._sizes[number] += 1
+        name, labels = hold.namespace, hold.labels
+        if (namespace := self._namespaces.get(name)) is None:
+            unused = self._unused_namespaces
+            number = unused.pop() if unused else len(self._namespaces)
+            namespace = self._namespaces[name] = _Namespace(number)
+        if (group := namespace.groups.get(labels)) is None:
+            group = namespace.groups[labels] = self._add_group(namespace.number, labels)
+        self._sizes[group] += 1
         self._places[hold.uid] = len(self._uids)
         self._uids.append(hold.uid)
-        self._groups.append(number)
-        self._rows.append(row)
-        self._leaving.append(hold.leaving)
+        self._group_of.append(group)
+        self._row_of.append(row)
+        self._is_leaving.append(hold.leaving)
 
-    def _new_group(self, namespace: str, labels: facts.Labels) -> int:
+    def _add_group(self, namespace: int, labels: facts.Labels) -> int:
         if self._unused:
-            number = self._unused.pop()
+            group = self._unused.pop()
+            self._namespace_of[group] = namespace
         else:
-            number = len(self._sizes)
+            group = len(self._sizes)
             self._sizes.append(0)
-        self._of_namespaces.pop(namespace, None)
+            self._namespace_of.append(namespace)
         for key, value in labels:
             if (by_value := self._by_key.get(key)) is None:
                 by_value = self._by_key[key] = _ByValue()
-            by_value.add(value, number)
-        return number
+            by_value.add(value, group)
+        return group
 
     def remove(self, hold: Hold) -> None:
         """Remove a pod; the last one takes its place."""
         place, last = self._places.pop(hold.uid), self._uids.pop()
-        number = self._groups[place]
-        for column in (self._groups, self._rows, self._leaving):
+        group = self._group_of[place]
+        for column in (self._group_of, self._row_of, self._is_leaving):
             moved = column.pop()
             if last != hold.uid:
                 column[place] = moved
         if last != hold.uid:
             self._uids[place], self._places[last] = last, place
-        self._sizes[number] -= 1
-        if not self._sizes[number]:
-            self._drop_group(number, hold.namespace, hold.labels)
+        self._sizes[group] -= 1
+        if not self._sizes[group]:
+            self._remove_group(group, hold.namespace, hold.labels)
 
-    def _drop_group(self, number: int, namespace: str, labels: facts.Labels) -> None:
-        del self._numbers[namespace][labels]
-        if not self._numbers[namespace]:
-            del self._numbers[namespace]
-        self._of_namespaces.pop(namespace, None)
-        self._unused.append(number)
+    def _remove_group(self, group: int, name: str, labels: facts.Labels) -> None:
+        namespace = self._namespaces[name]
+        del namespace.groups[labels]
+        if not namespace.groups:
+            del self._namespaces[name]
+            self._unused_namespaces.append(namespace.number)
+        self._unused.append(group)
         for key, value in labels:
-            self._by_key[key].remove(value, number)
+            self._by_key[key].remove(value, group)
             if not self._by_key[key]:
                 del self._by_key[key]
 
@@ -129,17 +136,17 @@ class LabelIndex:
 
         They are those of some namespaces; None stands for all. Those that are being deleted may not count.
         """
-        selected = self._meeting(namespaces, expressions)[np.asarray(self._groups)]
+        selected = self._meeting(namespaces, expressions)[np.asarray(self._group_of)]
         if exclude_leaving:
-            selected &= np.asarray(self._leaving) == 0
-        found: node_table.Numbers = np.bincount(np.asarray(self._rows)[selected], minlength=size)
+            selected &= np.asarray(self._is_leaving) == 0
+        found: node_table.Numbers = np.bincount(np.asarray(self._row_of)[selected], minlength=size)
         return found
 
     def _meeting(self, namespaces: Iterable[str] | None, expressions: facts.Expressions) -> Mask:
         """Return which groups are in any of the namespaces, with labels that meet all expressions."""
-        found = np.ones(len(self._sizes), dtype=np.bool_)
+        found = np.ones(len(self._namespace_of), dtype=np.bool_)
         if namespaces is not None:
-            found &= self._any_of(map(self._in_namespace, namespaces))
+            found &= self._any_namespace(namespaces)[np.asarray(self._namespace_of)]
         for one in expressions:
             by_value = self._by_key.get(one.key, NO_VALUES)
             match one.operator:
@@ -155,19 +162,28 @@ class LabelIndex:
                     found[:] = False
         return found
 
-    def _in_namespace(self, namespace: str) -> Groups:
-        if (numbers := self._numbers.get(namespace)) is None:
-            return NO_GROUPS  # And nothing is kept: pods may name any.
-        if (found := self._of_namespaces.get(namespace)) is None:
-            found = self._of_namespaces[namespace] = np.fromiter(numbers.values(), np.int32, len(numbers))
+    def _any_namespace(self, names: Iterable[str]) -> Mask:
+        """Return by number which namespaces have any of these names."""
+        found = np.zeros(len(self._namespaces) + len(self._unused_namespaces), dtype=np.bool_)
+        found[[self._namespaces[one].number for one in names if one in self._namespaces]] = True
         return found
 
     def _any_of(self, groups: Iterable[int | Groups]) -> Mask:
         """Return which groups are any of these."""
-        found = np.zeros(len(self._sizes), dtype=np.bool_)
+        found = np.zeros(len(self._namespace_of), dtype=np.bool_)
         for some in groups:
             found[some] = True
         return found
+
+
+class _Namespace:
+    """The groups of a namespace by their labels, and the number of the namespace itself."""
+
+    __slots__ = ("groups", "number")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.groups: dict[facts.Labels, int] = {}
 
 
 class _ByValue:

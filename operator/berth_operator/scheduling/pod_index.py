@@ -263,12 +263,18 @@ class PodIndex:
         return counter
 
     def _namespaces_of(self, key: CounterKey) -> Iterable[str] | None:
-        """Return the namespaces with pods that all selectors of a key are about; None for all there are."""
-        if all(one.namespace_selector == () for one in key.selectors):
-            return None
-        first, there = key.selectors[0], self._by_labels().namespaces
-        among = there if pod_terms.by_namespace_labels(first) else first.namespaces
-        return [one for one in among if self._about(key, one)]
+        """Return the namespaces that all selectors of a key are about; None for all there are."""
+        limited = [one for one in key.selectors if one.namespace_selector != ()]
+        return set.intersection(*map(self._namespaces_with_pods, limited)) if limited else None
+
+    def _namespaces_with_pods(self, selector: facts.PodSelector) -> set[str]:
+        """Return the namespaces that a selector names, and those with pods that it means by their labels."""
+        named = set(selector.namespaces)
+        if selector.namespace_selector is not None:
+            meant = label_matcher(selector.namespace_selector)
+            there = self._by_labels().namespaces
+            named.update(one for one in there if meant(self.labels_of_namespace(one)))
+        return named
 
     def _about(self, key: CounterKey, namespace: str) -> bool:
         return all(self.includes(one, namespace) for one in key.selectors)
