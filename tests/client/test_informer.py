@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from berth_crds.client import informer, watch
+from berth_crds.client import informer, list_backoff, watch
 from client.informers import GONE, InformerSetup, config_map, open_watch
 from support import stub
 
@@ -141,7 +141,7 @@ async def test_watches_that_fail_are_opened_anew_after_a_pause(
     setup: InformerSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server that ends each watch at once is not asked without end: the pauses grow."""
-    monkeypatch.setattr(informer, "BACKOFF_SECONDS", (0.01, 3600.0))
+    monkeypatch.setattr(list_backoff, "BACKOFF_SECONDS", (0.01, 3600.0))
     setup.script([stub.page(version="10")], [stub.watch()] * 20)
 
     async with setup.synced():

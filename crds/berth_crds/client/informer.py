@@ -9,7 +9,9 @@ block; the changes of one object always come in the order of their revisions.
 A watch that merely ended is resumed from the last revision seen, unless the server was
 away: etcd may have been restored from an older copy meanwhile, and then the watch would
 be silent, or leave something out. So after an outage, and after any sign of a restore, the
-collection is listed, and everything in it is passed on again.
+collection is listed, and everything in it is passed on again. Whether the server was away or is
+slow does not show where a watch only opens late, or was refused for a while: such a watch is kept,
+and believed from the revision of a list on that is read while it is open.
 
 `refresh` makes the informer list anew by quorum read, `resync_object` reads one object beside the
 watch. `catch_up` waits until everything that was committed before the call has been passed on, which
@@ -19,15 +21,27 @@ for a large collection is much cheaper: so a new leader knows that its inventory
 import asyncio
 import contextlib
 import dataclasses
+import functools
 import logging
 import random
+import sys
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Final, Generic
 
 from berth_crds import tasks
-from berth_crds.client import api, bookmarks, cooperative, errors, history, page_sizes, store, watch
+from berth_crds.client import (
+    api,
+    bookmarks,
+    cooperative,
+    errors,
+    history,
+    list_backoff,
+    page_sizes,
+    store,
+    watch,
+)
 from berth_crds.client.resources import Resource
 from berth_crds.client.store import B
 
@@ -36,7 +50,6 @@ log = logging.getLogger(__name__)
 PAGE_SIZE: Final = 500
 WATCH_SECONDS: Final = (300, 600)
 MOST_WATCH_FAILURES: Final = 4  # Watches that fail in a row before the list is read again.
-BACKOFF_SECONDS: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 SHORTEST_WATCH_SECONDS: Final = 1.0
 OUTAGE_SECONDS: Final = 1.0  # A restore of etcd takes longer; a resumed watch is back much sooner.
 # Where events are frequent, the next one shows soon that the informer is up to date.
@@ -91,6 +104,7 @@ class Informer(Generic[B]):
         self._last_contact = 0.0  # When a list or a watch was last in good order.
         self._last_event = 0.0  # When an object last changed.
         self._bookmarks = bookmarks.Bookmarks()
+        self._list_backoff = list_backoff.ListBackoff(str(resource))
         session.history.join(self)
 
     def __repr__(self) -> str:
@@ -133,12 +147,14 @@ class Informer(Generic[B]):
     async def refresh(self) -> None:
         """Read the collection anew by a quorum read that starts after this call, and wait for it."""
         before = self.lists
+        self._list_backoff.wanted()
         self._interrupt()
         await self.wait_listed(before)
 
     def relist(self) -> None:
         """Start to read the collection anew after a restore, and pass on everything in it again."""
         self._deliver_all = self._restored = True
+        self._list_backoff.restored()
         self._interrupt()
 
     async def resync(self) -> None:
@@ -221,18 +237,25 @@ class Informer(Generic[B]):
                     raise
 
     async def _list_then_watch(self) -> None:
-        failures = 0
         while True:
             try:
-                await self.read()
-                failures = 0
+                await self._list()
                 await self._watch()
             except errors.ClientError as error:
-                failures += 1
-                self._report(error, failures)
-                await self._pause(failures, error)
+                self._list_backoff.failed(error)
 
     # ------------------------------------------------------------ list
+
+    async def _list(self) -> None:
+        """Read the collection as soon as that may be; after an outage everything is passed on again."""
+        await self._list_backoff.wait()
+        self._deliver_all |= self.synced and self._may_be_restored()
+        await self.read()
+        self._list_backoff.listed()
+
+    def _may_be_restored(self) -> bool:
+        """Whether the server was out of sight for so long that its data may have been restored."""
+        return self._long_outage()
 
     async def read(self) -> None:
         """Read the collection once and pass it to the sink, without following it."""
@@ -292,66 +315,78 @@ class Informer(Generic[B]):
             try:
                 await self._follow()
                 failures = 0
-            except errors.Gone:
-                log.info("%s: revision %s is compacted away, listing again", self._resource, self._version)
-                return
-            except history.LongOutage:
-                log.info("%s: the server was away, listing again", self._resource)
-                self._deliver_all = True
-                return
-            except errors.TooLarge as error:
-                log.warning("%s: listing again, for the watch cannot be read: %s", self._resource, error)
-                await self._pause(1, error)
+            except (errors.Gone, errors.TooLarge, history.LongOutage) as error:
+                level = logging.WARNING if isinstance(error, errors.TooLarge) else logging.INFO
+                log.log(level, "%s: listing again, for the watch cannot go on: %s", self._resource, error)
                 return
             except errors.ClientError as error:
                 failures += 1
                 # A server with nothing to say is well, and a dead connection shows when it is opened anew.
                 level = logging.DEBUG if isinstance(error, errors.StreamIdle) else logging.INFO
                 log.log(level, "%s: the watch failed (%d): %s", self._resource, failures, error)
-                await self._pause(failures, error)
+                self._list_backoff.refused(error)
+                await self._list_backoff.wait_to_watch(failures)
+                if self._long_outage() and not isinstance(error, errors.Throttled):
+                    log.info("%s: the server was away, listing again", self._resource)
+                    return
 
     async def _follow(self) -> None:
-        started, version = asyncio.get_running_loop().time(), self._version
-        async with self._open() as events:
-            await cooperative.for_each(events, self._apply, self._clock)
-        short = asyncio.get_running_loop().time() - started < SHORTEST_WATCH_SECONDS
-        if short and self._version == version and not self._bookmarks.wanted:
+        async with self._open() as (events, listed):
+            opened, version = asyncio.get_running_loop().time(), self._version
+            try:
+                await cooperative.for_each(events, functools.partial(self._apply, listed), self._clock)
+            finally:
+                long = asyncio.get_running_loop().time() - opened >= SHORTEST_WATCH_SECONDS
+                if useful := long or self._version != version:
+                    self._list_backoff.watched()
+        if not useful and not self._bookmarks.wanted:
             # A server that shuts down, or a proxy, answers at once with nothing: do not hammer it.
             raise errors.Unreachable("the server ended it at once, with nothing said", ambiguous=False)
 
     @contextlib.asynccontextmanager
-    async def _open(self) -> AsyncIterator[AsyncIterator[watch.Event[B] | watch.Bookmark]]:
-        """Open a watch; to be cut short for a shorter one is no failure."""
-        if self._long_outage():
-            raise history.LongOutage
+    async def _open(self) -> AsyncIterator[tuple[AsyncIterator[watch.Event[B] | watch.Bookmark], int]]:
+        """Open a watch, and yield its events and the revision of a list beside it; a cut is no failure."""
         where = self._session, self._path, self._codec
-        short = self._bookmarks.wanted
-        seconds = bookmarks.SHORT_WATCH_SECONDS if short else random.randint(*WATCH_SECONDS)
+        seconds = bookmarks.SHORT_WATCH_SECONDS if self._bookmarks.wanted else random.randint(*WATCH_SECONDS)
         stream = watch.open_watch(*where, selectors=self._selectors, version=self._version, seconds=seconds)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(None) as cut, stream as events:
-                if self._long_outage():
-                    raise history.LongOutage
+                listed = await self._list_beside() if self._long_outage() else 0
                 self._bookmarks.opened(cut, seconds=seconds)
                 try:
-                    yield events
+                    yield events, listed
                 finally:
                     self._bookmarks.closed()
                     self._last_contact = asyncio.get_running_loop().time()
+
+    async def _list_beside(self) -> int:
+        """Read the collection beside a watch that was opened late, and return the revision of the list.
+
+        Of what is later the watch leaves out nothing, unless it began at a revision that has yet to come.
+        """
+        opened = history.revision(self._version)
+        await self._list()
+        listed = history.revision(self._version)
+        if opened is None or listed is None or listed < opened:
+            raise history.LongOutage("it was opened late")
+        return listed
 
     def _long_outage(self) -> bool:
         """Whether the last contact was longer ago than it takes to resume a watch."""
         return asyncio.get_running_loop().time() - self._last_contact > OUTAGE_SECONDS
 
-    def _apply(self, event: "watch.Event[B] | watch.Bookmark") -> None:
+    def _apply(self, listed: int, event: "watch.Event[B] | watch.Bookmark") -> None:
+        """Pass on an event, unless it is of a revision that was listed since the watch was opened."""
         version = (
             event.version if isinstance(event, watch.Bookmark) else event.thing.metadata.resource_version
         )
+        if listed and (history.revision(version) or sys.maxsize) <= listed:
+            return
         if history.is_earlier(version, self._version):
             evidence = f"a watch of {self._resource} is at revision {version}, after {self._version}"
             self._session.history.restored(evidence, by=self)
-            self._restored = True
-            raise history.LongOutage
+            self._deliver_all = self._restored = True
+            raise history.LongOutage("the server's data were restored")
         if isinstance(event, watch.Event):
             self._last_event = asyncio.get_running_loop().time()
             if event.change == "DELETED":
@@ -361,14 +396,3 @@ class Informer(Generic[B]):
         self._set_version(version)
         if isinstance(event, watch.Bookmark):
             self._bookmarks.came()
-
-    # ------------------------------------------------------------ failures
-
-    def _report(self, error: errors.ClientError, failures: int) -> None:
-        level = logging.WARNING if failures in {1, 10} or failures % 100 == 0 else logging.DEBUG
-        log.log(level, "%s cannot be listed (attempt %d): %s", self._resource, failures, error)
-
-    async def _pause(self, failures: int, error: errors.ClientError) -> None:
-        wanted = getattr(error, "retry_after", None) or 0.0
-        step = BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS)) - 1]
-        await asyncio.sleep(max(wanted, step * random.uniform(0.5, 1.5)))
