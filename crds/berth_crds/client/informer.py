@@ -20,13 +20,12 @@ for a large collection is much cheaper: so a new leader knows that its inventory
 
 import asyncio
 import contextlib
-import dataclasses
 import functools
 import logging
 import random
 import sys
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable
 from collections.abc import Set as AbstractSet
 from typing import Final, Generic
 
@@ -38,11 +37,12 @@ from berth_crds.client import (
     errors,
     history,
     list_backoff,
+    lists,
     page_sizes,
     store,
     watch,
 )
-from berth_crds.client.resources import Resource
+from berth_crds.client.resources import WHOLE, Resource, Scope
 from berth_crds.client.store import B
 
 log = logging.getLogger(__name__)
@@ -58,21 +58,6 @@ SOON_SECONDS: Final = 0.2
 CATCH_UP_SECONDS: Final = 10.0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Scope:
-    """Which part of a collection to follow."""
-
-    namespace: str = ""
-    fields: str = ""
-    labels: str = ""
-
-    @property
-    def selectors(self) -> Mapping[str, str]:
-        """The query parameters that say so."""
-        both = {"fieldSelector": self.fields, "labelSelector": self.labels}
-        return {key: value for key, value in both.items() if value}
-
-
 class Informer(Generic[B]):
     """Follows one collection and feeds one sink."""
 
@@ -83,7 +68,7 @@ class Informer(Generic[B]):
         kind: type[B],
         sink: store.Sink[B],
         *,
-        scope: Scope = Scope(),
+        scope: Scope = WHOLE,
         clock: cooperative.Clock = time.monotonic,
     ) -> None:
         self._session = session
@@ -96,8 +81,7 @@ class Informer(Generic[B]):
         self._page_sizes = page_sizes.PageSizes(PAGE_SIZE)
         self._version = ""
         self._short_list = True  # Whether the last list was one page.
-        self.lists = 0  # How many lists have been read.
-        self._listed = asyncio.Condition()
+        self._lists = lists.Lists()
         self._round: asyncio.Task[None] | None = None
         self._deliver_all = False  # Whether the next list passes on everything, also what seems unchanged.
         self._restored = False  # Whether that is because the server's data surely were restored.
@@ -113,6 +97,11 @@ class Informer(Generic[B]):
         return f"<Informer of {self._resource}: {len(self._store)} known, {state}>"
 
     # ------------------------------------------------------------ asking
+
+    @property
+    def lists(self) -> int:
+        """How many lists have been read."""
+        return self._lists.read
 
     @property
     def synced(self) -> bool:
@@ -131,8 +120,7 @@ class Informer(Generic[B]):
 
     async def wait_listed(self, count: int) -> None:
         """Wait until more lists than `count` have been read."""
-        async with self._listed:
-            await self._listed.wait_for(lambda: self.lists > count)
+        await self._lists.wait_read(count)
 
     def revisions(self, names: AbstractSet[str] | None = None) -> dict[str, str]:
         """Return the last seen revision of each cluster-wide object by its name, or of these objects."""
@@ -146,10 +134,13 @@ class Informer(Generic[B]):
 
     async def refresh(self) -> None:
         """Read the collection anew by a quorum read that starts after this call, and wait for it."""
-        before = self.lists
+        begun = self._lists.begun
         self._list_backoff.wanted()
-        self._interrupt()
-        await self.wait_listed(before)
+        if self._lists.under_way:
+            self._lists.another = True
+        else:
+            self._interrupt()
+        await self._lists.wait_later(begun)
 
     def relist(self) -> None:
         """Start to read the collection anew after a restore, and pass on everything in it again."""
@@ -157,10 +148,16 @@ class Informer(Generic[B]):
         self._list_backoff.restored()
         self._interrupt()
 
-    async def resync(self) -> None:
-        """Read the collection anew, pass on everything in it again, and wait for that."""
-        self._deliver_all = True
-        await self.refresh()
+    async def resync(self, *, join: bool = False) -> None:
+        """Read the collection anew, pass on everything in it again, and wait for that.
+
+        Who joins waits for a list that does so already, where one is under way, though it began before.
+        """
+        if join and self._deliver_all and self._lists.under_way and not self._lists.another:
+            await self.wait_listed(self.lists)
+        else:
+            self._deliver_all = True
+            await self.refresh()
 
     async def resync_object(self, key: store.Key) -> None:
         """Read one object anew and pass it on again, unless the watch does so first."""
@@ -248,9 +245,11 @@ class Informer(Generic[B]):
 
     async def _list(self) -> None:
         """Read the collection as soon as that may be; after an outage everything is passed on again."""
-        await self._list_backoff.wait()
-        self._deliver_all |= self.synced and self._may_be_restored()
-        await self.read()
+        self._lists.another = True
+        while self._lists.another:
+            await self._list_backoff.wait()
+            self._deliver_all |= self.synced and self._may_be_restored()
+            await self.read()
         self._list_backoff.listed()
 
     def _may_be_restored(self) -> bool:
@@ -259,18 +258,16 @@ class Informer(Generic[B]):
 
     async def read(self) -> None:
         """Read the collection once and pass it to the sink, without following it."""
-        try:
-            version = await self._list_all(self._page_sizes)
-        except errors.Gone:
-            # The continue token expired between two pages: one whole read cannot.
-            version = await self._list_all(0)
-        self._store.listed(version)
-        self._deliver_all = self._restored = False
-        self._last_contact = asyncio.get_running_loop().time()
-        self._set_version(version)
-        async with self._listed:
-            self.lists += 1
-            self._listed.notify_all()
+        async with self._lists.reading():
+            try:
+                version = await self._list_all(self._page_sizes)
+            except errors.Gone:
+                # The continue token expired between two pages: one whole read cannot.
+                version = await self._list_all(0)
+            self._store.listed(version)
+            self._deliver_all, self._restored = self._deliver_all and self._lists.another, False
+            self._last_contact = asyncio.get_running_loop().time()
+            self._set_version(version)
 
     async def _list_all(self, size: int | page_sizes.PageSizes) -> str:
         """Pass on to the sink what differs from what it knows; return the revision of the list."""
