@@ -336,7 +336,7 @@ class Informer(Generic[B]):
                 long = asyncio.get_running_loop().time() - opened >= SHORTEST_WATCH_SECONDS
                 if useful := long or self._version != version:
                     self._list_backoff.watched()
-        if not useful and not self._bookmarks.wanted:
+        if not useful and not self._bookmarks.cut:
             # A server that shuts down, or a proxy, answers at once with nothing: do not hammer it.
             raise errors.Unreachable("the server ended it at once, with nothing said", ambiguous=False)
 
