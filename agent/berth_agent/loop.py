@@ -142,7 +142,7 @@ class NodeAgent:
             resources.POLICIES,
             wire.PlacementPolicy,
             self._health_monitor,
-            scope=informer.Scope(fields=f"metadata.name={names.DEFAULT_POLICY}"),
+            scope=resources.Scope(fields=f"metadata.name={names.DEFAULT_POLICY}"),
         )
         self._repaired = health_monitor.RepairedAnnotation()
         self._publisher = device_publisher.DevicePublisher(session, config.node, on_change=self._wake.set)

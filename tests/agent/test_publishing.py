@@ -225,6 +225,30 @@ async def test_each_annotation_of_people_wakes_the_loop_once(
     assert len(wakes) == count
 
 
+async def test_a_list_that_takes_longer_than_a_tick_has_patience_is_read(
+    server: stub.Stub, session: api.Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each tick waits for the list that the first one asked for: else none would ever end."""
+    monkeypatch.setattr(informer, "OUTAGE_SECONDS", 0.05)
+    server.on("PATCH", resources.DEVICES.path(NODE), stub.thing(device("9", HEALTHY)))
+    answered = asyncio.Event()
+    lists = stub.page(version="5"), stub.later(answered, stub.page(version="12"))
+    async with publishing(server, session, *lists) as publisher:
+        monkeypatch.setattr(device_publisher, "REFRESH_SECONDS", 0.1)
+        for _ in range(3):
+            await asyncio.sleep(0.1)
+            with pytest.raises(errors.Unreachable, match="cannot be read"):
+                await publisher.publish(SPEC, HEALTHY)
+        monkeypatch.setattr(device_publisher, "REFRESH_SECONDS", 10.0)
+        path = resources.DEVICES.path()
+        asked = [one for one in server.requests if one.path == path and "watch" not in one.query]
+        answered.set()
+        await publisher.publish(SPEC, HEALTHY)
+
+    assert len(asked) == 2
+    assert "PATCH" in [one.method for one in server.requests]
+
+
 async def test_a_node_made_again_is_read_anew_when_its_former_uid_is_refused(
     server: stub.Stub, session: api.Api
 ) -> None:

@@ -185,7 +185,7 @@ class Trouble:
 async def revisions(scene: Scene) -> AsyncIterator[Revisions]:
     """Follow the Device beside the block."""
     seen = Revisions()
-    scope = informer.Scope(fields=f"metadata.name={scene.node}")
+    scope = resources.Scope(fields=f"metadata.name={scene.node}")
     watch = informer.Informer(scene.admin, resources.DEVICES, wire.Device, seen, scope=scope)
     task = asyncio.create_task(watch.run())
     await watch.wait_synced()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from berth_crds.client import api, connection, informer
+from berth_crds.client import api, connection, list_backoff
 from client.informers import InformerSetup
 from support import stub
 from testbed import cluster as clusters
@@ -79,5 +79,5 @@ async def session(server: stub.Stub) -> AsyncIterator[api.Api]:
 @pytest.fixture
 def setup(monkeypatch: pytest.MonkeyPatch, server: stub.Stub, session: api.Api) -> InformerSetup:
     """Return an informer in front of the stub server, which retries soon after a failure."""
-    monkeypatch.setattr(informer, "BACKOFF_SECONDS", (0.01,))
+    monkeypatch.setattr(list_backoff, "BACKOFF_SECONDS", (0.01,))
     return InformerSetup(server, session)

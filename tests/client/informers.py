@@ -88,7 +88,7 @@ class RecordingSink:
 
 def of_config_maps(session: api.Api, sink: RecordingSink, namespace: str) -> informer.Informer[ConfigMap]:
     """Return an informer of a namespace's ConfigMaps but the certificate of the cluster."""
-    scope = informer.Scope(namespace=namespace, fields="metadata.name!=kube-root-ca.crt")
+    scope = resources.Scope(namespace=namespace, fields="metadata.name!=kube-root-ca.crt")
     return informer.Informer(session, CONFIG_MAPS, ConfigMap, sink, scope=scope)
 
 

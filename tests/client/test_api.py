@@ -68,6 +68,25 @@ async def test_a_post_that_fails_is_not_sent_again(
     assert count.mock_calls == [mock.call("POST", PATH, 201), mock.call("POST", PATH, status)]
 
 
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
+@pytest.mark.parametrize("body", [b"{}", None], ids=["with a body", "without a body"])
+@pytest.mark.parametrize("by_proxy", [False, True], ids=["directly", "by a proxy"])
+async def test_nothing_is_sent_twice(
+    server: stub.Stub, method: str, body: bytes | None, *, by_proxy: bool
+) -> None:
+    """Though HTTP holds it to be harmless: a delete that was carried out would be told as not found."""
+    server.on(method, GET, stub.thing({}), stub.reset(), stub.status(404, "it is gone", reason="NotFound"))
+    link = dataclasses.replace(server.link, proxy=server.link.server if by_proxy else None)
+
+    async with api.Api(link, agent="test") as session:
+        await session.send(method, GET, body=body)
+        with pytest.raises(errors.Unreachable) as caught:
+            await session.send(method, GET, body=body)
+
+    assert caught.value.ambiguous
+    assert [request.method for request in server.requests] == [method] * 2
+
+
 async def test_an_object_of_another_shape_is_no_answer(server: stub.Stub, session: api.Api) -> None:
     """A page of words where an object should be is a failed read, not a fault of ours."""
     server.on("GET", GET, stub.raw(b"<html>"))

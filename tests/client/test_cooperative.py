@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from berth_crds.client import cooperative, informer, watch
+from berth_crds.client import cooperative, informer, resources, watch
 from client.informers import CONFIG_MAPS, ConfigMap, InformerSetup, RecordingSink, config_map, until
 from support import clock, stub, timeless
 from support.other_task import OtherTask
@@ -96,7 +96,12 @@ async def test_others_have_their_turn_between_any_two_dear_objects(
     setup.script([listed], watched)
     ticking = clock.Ticking(cooperative.STEP_SECONDS * 1.01)
     following = informer.Informer(
-        setup.session, CONFIG_MAPS, ConfigMap, setup.sink, scope=informer.Scope(namespace="ml"), clock=ticking
+        setup.session,
+        CONFIG_MAPS,
+        ConfigMap,
+        setup.sink,
+        scope=resources.Scope(namespace="ml"),
+        clock=ticking,
     )
 
     async with timeless.beside(other.run()), timeless.beside(following.run()):

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from berth_crds import wire
-from berth_crds.client import api, connection, errors, informer, page_sizes, watch
+from berth_crds.client import api, connection, errors, informer, list_backoff, page_sizes, resources, watch
 from client import informers
 from client.informers import CONFIG_MAPS, ConfigMap, RecordingSink, of_config_maps, until
 from support import timeless
@@ -118,7 +118,7 @@ async def test_a_silent_partition_is_noticed(
 ) -> None:
     """A connection that stays open and carries nothing is given up after a time, and nothing is lost."""
     monkeypatch.setattr(watch, "IDLE_SECONDS", 0.5)
-    monkeypatch.setattr(informer, "BACKOFF_SECONDS", (0.05,))
+    monkeypatch.setattr(list_backoff, "BACKOFF_SECONDS", (0.05,))
     caplog.set_level("DEBUG", informer.log.name)
     before = setup.wire.connections
     setup.wire.cut()  # The watch that is open was opened with the long patience.
@@ -163,7 +163,7 @@ async def test_a_refresh_has_read_what_was_there(setup: Setup) -> None:
 async def test_a_part_of_a_collection(setup: Setup) -> None:
     """An object that leaves the selection is passed on as a delete, one that enters it as new."""
     selected = RecordingSink()
-    scope = informer.Scope(namespace=setup.namespace, labels="colour=red")
+    scope = resources.Scope(namespace=setup.namespace, labels="colour=red")
     part = informer.Informer(setup.admin, CONFIG_MAPS, ConfigMap, selected, scope=scope)
 
     async def paint(name: str, colour: str) -> None:

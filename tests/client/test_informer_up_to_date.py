@@ -5,9 +5,9 @@ import asyncio
 import pytest
 from aiohttp import web
 
-from berth_crds.client import informer, page_sizes
+from berth_crds.client import informer, list_backoff, page_sizes
 from client.informers import InformerSetup, config_map, open_watch, until
-from support import stub
+from support import stub, timeless
 
 
 @pytest.fixture(autouse=True)
@@ -139,6 +139,31 @@ async def test_where_nobody_catches_up_after_all_watches_are_long_again(setup: I
 
     assert seconds_of_watches(setup)[1] == "3"
     assert int(seconds_of_watches(setup)[2]) >= 300
+
+
+@pytest.mark.parametrize(
+    "useless",
+    [
+        pytest.param(stub.watch(), id="nothing"),
+        pytest.param(
+            open_watch(stub.event("BOOKMARK", {"metadata": {"resourceVersion": "10"}})), id="no news"
+        ),
+    ],
+)
+async def test_a_server_that_has_nothing_to_say_is_not_asked_without_end(
+    setup: InformerSetup, monkeypatch: pytest.MonkeyPatch, useless: stub.Answer
+) -> None:
+    """However much a bookmark is wanted: the pauses between watches grow."""
+    monkeypatch.setattr(list_backoff, "BACKOFF_SECONDS", (0.01, 3600.0))
+    script(setup, stub.page(version="15"), open_watch(), *[useless] * 50)
+
+    async with setup.synced():
+        await until(lambda: setup.watched_from, "the watch")
+        async with timeless.beside(setup.informer.catch_up()):
+            await until(lambda: len(setup.watched_from) == 3, "the third watch")
+            await asyncio.sleep(0.1)
+
+    assert len(setup.watched_from) == 3
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from berth_crds.client import informer, poller
+from berth_crds.client import poller, resources
 from client.informers import CONFIG_MAPS, ConfigMap, InformerSetup, config_map
 from support import stub
 
@@ -12,7 +12,7 @@ def polled(setup: InformerSetup, monkeypatch: pytest.MonkeyPatch) -> InformerSet
     """Return a poller in front of the stub server, with short pauses."""
     monkeypatch.setattr(poller, "SHORTEST_SECONDS", 0.02)
     monkeypatch.setattr(poller, "LONGEST_SECONDS", 0.02)
-    scope = informer.Scope(namespace="ml")
+    scope = resources.Scope(namespace="ml")
     setup.informer = poller.Poller(setup.session, CONFIG_MAPS, ConfigMap, setup.sink, scope=scope)
     return setup
 

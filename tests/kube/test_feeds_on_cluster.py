@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from berth_crds import names
-from berth_crds.client import api, connection, errors, informer, resources, watch
+from berth_crds.client import api, connection, errors, list_backoff, resources, watch
 from berth_operator.kube import feeds
 from kube import churn, eventually, servers
 from kube.conftest import Wired
@@ -26,7 +26,7 @@ from testbed import waiting
 def recovers_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Notice a silent connection soon, and do not wait long before another attempt."""
     monkeypatch.setattr(watch, "IDLE_SECONDS", 1.0)
-    monkeypatch.setattr(informer, "BACKOFF_SECONDS", (0.05, 0.1, 0.2))
+    monkeypatch.setattr(list_backoff, "BACKOFF_SECONDS", (0.05, 0.1, 0.2))
 
 
 def contents(follower: Follower) -> dict[str, Any]:

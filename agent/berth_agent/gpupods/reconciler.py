@@ -105,14 +105,14 @@ class GpuPodReconciler:
             resources.PODS,
             watched_pod.Pod,
             self._pods,
-            scope=informer.Scope(fields=f"spec.nodeName={node_cards.node}"),
+            scope=resources.Scope(fields=f"spec.nodeName={node_cards.node}"),
         )
         self._gpupod_poller = poller.Poller(
             session,
             resources.GPU_PODS,
             wire.GpuPod,
             self.gpupods,
-            scope=informer.Scope(fields=f"spec.node={node_cards.node}"),
+            scope=resources.Scope(fields=f"spec.node={node_cards.node}"),
         )
 
     def pods(self) -> Iterable[watched_pod.Pod]:

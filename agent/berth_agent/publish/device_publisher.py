@@ -67,7 +67,7 @@ class DevicePublisher:
             resources.DEVICES,
             wire.Device,
             self._mirror,
-            scope=informer.Scope(fields=f"metadata.name={node}"),
+            scope=resources.Scope(fields=f"metadata.name={node}"),
         )
 
     def device(self) -> wire.Device | None:
@@ -114,7 +114,7 @@ class DevicePublisher:
             return
         try:
             async with asyncio.timeout(REFRESH_SECONDS):
-                await self.informer.resync()
+                await self.informer.resync(join=True)
         except TimeoutError as error:
             raise errors.Unreachable("the Device cannot be read", ambiguous=False) from error
 

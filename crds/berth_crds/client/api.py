@@ -79,6 +79,8 @@ class Api:
             auto_decompress=False,
             cookie_jar=aiohttp.DummyCookieJar(),
         )
+        # Else a DELETE or a PUT is sent again where its connection breaks, though it may have had its effect.
+        self._session._retry_connection = False  # noqa: SLF001  there is no public way
         if not self.link.proxy:
             self._connection_pool = connection_pool.ConnectionPool(
                 self.link.server,

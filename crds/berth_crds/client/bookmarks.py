@@ -19,6 +19,7 @@ class Bookmarks:
         self.wanted = False
         self._watch: asyncio.Timeout | None = None  # Of the watch that is open now.
         self._short = False  # Whether that is a short one.
+        self.cut = False  # Whether we have ended it for a short one, before it brought a bookmark.
         self._waiters: dict[asyncio.Future[None], int] = {}
 
     @property
@@ -28,9 +29,9 @@ class Bookmarks:
 
     def opened(self, watch: asyncio.Timeout, *, seconds: int) -> None:
         """Record that a watch of so many seconds is open, which that timeout cuts short."""
-        self._watch, self._short = watch, seconds == SHORT_WATCH_SECONDS
+        self._watch, self._short, self.cut = watch, seconds == SHORT_WATCH_SECONDS, False
         if self.wanted and not self._short:
-            watch.reschedule(0.0)  # A bookmark came to be wanted while this watch was being opened.
+            self._cut(watch)  # A bookmark came to be wanted while this watch was being opened.
 
     def closed(self) -> None:
         """Record that no watch is open; one bookmark that nobody waited for is enough."""
@@ -40,8 +41,12 @@ class Bookmarks:
     def want(self) -> None:
         """Have the next watch be a short one, unless this one is."""
         if self._watch is not None and not self.wanted:
-            self._watch.reschedule(0.0)
+            self._cut(self._watch)
         self.wanted = True
+
+    def _cut(self, watch: asyncio.Timeout) -> None:
+        watch.reschedule(0.0)
+        self.cut = True
 
     def came(self) -> None:
         """Record that a bookmark came; want another if it was too early, and no more if nobody waits."""

@@ -9,7 +9,9 @@ block; the changes of one object always come in the order of their revisions.
 A watch that merely ended is resumed from the last revision seen, unless the server was
 away: etcd may have been restored from an older copy meanwhile, and then the watch would
 be silent, or leave something out. So after an outage, and after any sign of a restore, the
-collection is listed, and everything in it is passed on again.
+collection is listed, and everything in it is passed on again. Whether the server was away or is
+slow does not show where a watch only opens late, or was refused for a while: such a watch is kept,
+and believed from the revision of a list on that is read while it is open.
 
 `refresh` makes the informer list anew by quorum read, `resync_object` reads one object beside the
 watch. `catch_up` waits until everything that was committed before the call has been passed on, which
@@ -18,17 +20,29 @@ for a large collection is much cheaper: so a new leader knows that its inventory
 
 import asyncio
 import contextlib
-import dataclasses
+import functools
 import logging
 import random
+import sys
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable
 from collections.abc import Set as AbstractSet
 from typing import Final, Generic
 
 from berth_crds import tasks
-from berth_crds.client import api, bookmarks, cooperative, errors, history, page_sizes, store, watch
-from berth_crds.client.resources import Resource
+from berth_crds.client import (
+    api,
+    bookmarks,
+    cooperative,
+    errors,
+    history,
+    list_backoff,
+    lists,
+    page_sizes,
+    store,
+    watch,
+)
+from berth_crds.client.resources import WHOLE, Resource, Scope
 from berth_crds.client.store import B
 
 log = logging.getLogger(__name__)
@@ -36,28 +50,12 @@ log = logging.getLogger(__name__)
 PAGE_SIZE: Final = 500
 WATCH_SECONDS: Final = (300, 600)
 MOST_WATCH_FAILURES: Final = 4  # Watches that fail in a row before the list is read again.
-BACKOFF_SECONDS: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 SHORTEST_WATCH_SECONDS: Final = 1.0
 OUTAGE_SECONDS: Final = 1.0  # A restore of etcd takes longer; a resumed watch is back much sooner.
 # Where events are frequent, the next one shows soon that the informer is up to date.
 FREQUENT_SECONDS: Final = 1.0
 SOON_SECONDS: Final = 0.2
 CATCH_UP_SECONDS: Final = 10.0
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Scope:
-    """Which part of a collection to follow."""
-
-    namespace: str = ""
-    fields: str = ""
-    labels: str = ""
-
-    @property
-    def selectors(self) -> Mapping[str, str]:
-        """The query parameters that say so."""
-        both = {"fieldSelector": self.fields, "labelSelector": self.labels}
-        return {key: value for key, value in both.items() if value}
 
 
 class Informer(Generic[B]):
@@ -70,7 +68,7 @@ class Informer(Generic[B]):
         kind: type[B],
         sink: store.Sink[B],
         *,
-        scope: Scope = Scope(),
+        scope: Scope = WHOLE,
         clock: cooperative.Clock = time.monotonic,
     ) -> None:
         self._session = session
@@ -83,14 +81,14 @@ class Informer(Generic[B]):
         self._page_sizes = page_sizes.PageSizes(PAGE_SIZE)
         self._version = ""
         self._short_list = True  # Whether the last list was one page.
-        self.lists = 0  # How many lists have been read.
-        self._listed = asyncio.Condition()
+        self._lists = lists.Lists()
         self._round: asyncio.Task[None] | None = None
         self._deliver_all = False  # Whether the next list passes on everything, also what seems unchanged.
         self._restored = False  # Whether that is because the server's data surely were restored.
         self._last_contact = 0.0  # When a list or a watch was last in good order.
         self._last_event = 0.0  # When an object last changed.
         self._bookmarks = bookmarks.Bookmarks()
+        self._list_backoff = list_backoff.ListBackoff(str(resource))
         session.history.join(self)
 
     def __repr__(self) -> str:
@@ -99,6 +97,11 @@ class Informer(Generic[B]):
         return f"<Informer of {self._resource}: {len(self._store)} known, {state}>"
 
     # ------------------------------------------------------------ asking
+
+    @property
+    def lists(self) -> int:
+        """How many lists have been read."""
+        return self._lists.read
 
     @property
     def synced(self) -> bool:
@@ -117,8 +120,7 @@ class Informer(Generic[B]):
 
     async def wait_listed(self, count: int) -> None:
         """Wait until more lists than `count` have been read."""
-        async with self._listed:
-            await self._listed.wait_for(lambda: self.lists > count)
+        await self._lists.wait_read(count)
 
     def revisions(self, names: AbstractSet[str] | None = None) -> dict[str, str]:
         """Return the last seen revision of each cluster-wide object by its name, or of these objects."""
@@ -132,19 +134,30 @@ class Informer(Generic[B]):
 
     async def refresh(self) -> None:
         """Read the collection anew by a quorum read that starts after this call, and wait for it."""
-        before = self.lists
-        self._interrupt()
-        await self.wait_listed(before)
+        begun = self._lists.begun
+        self._list_backoff.wanted()
+        if self._lists.under_way:
+            self._lists.another = True
+        else:
+            self._interrupt()
+        await self._lists.wait_later(begun)
 
     def relist(self) -> None:
         """Start to read the collection anew after a restore, and pass on everything in it again."""
         self._deliver_all = self._restored = True
+        self._list_backoff.restored()
         self._interrupt()
 
-    async def resync(self) -> None:
-        """Read the collection anew, pass on everything in it again, and wait for that."""
-        self._deliver_all = True
-        await self.refresh()
+    async def resync(self, *, join: bool = False) -> None:
+        """Read the collection anew, pass on everything in it again, and wait for that.
+
+        Who joins waits for a list that does so already, where one is under way, though it began before.
+        """
+        if join and self._deliver_all and self._lists.under_way and not self._lists.another:
+            await self.wait_listed(self.lists)
+        else:
+            self._deliver_all = True
+            await self.refresh()
 
     async def resync_object(self, key: store.Key) -> None:
         """Read one object anew and pass it on again, unless the watch does so first."""
@@ -221,33 +234,40 @@ class Informer(Generic[B]):
                     raise
 
     async def _list_then_watch(self) -> None:
-        failures = 0
         while True:
             try:
-                await self.read()
-                failures = 0
+                await self._list()
                 await self._watch()
             except errors.ClientError as error:
-                failures += 1
-                self._report(error, failures)
-                await self._pause(failures, error)
+                self._list_backoff.failed(error)
 
     # ------------------------------------------------------------ list
 
+    async def _list(self) -> None:
+        """Read the collection as soon as that may be; after an outage everything is passed on again."""
+        self._lists.another = True
+        while self._lists.another:
+            await self._list_backoff.wait()
+            self._deliver_all |= self.synced and self._may_be_restored()
+            await self.read()
+        self._list_backoff.listed()
+
+    def _may_be_restored(self) -> bool:
+        """Whether the server was out of sight for so long that its data may have been restored."""
+        return self._long_outage()
+
     async def read(self) -> None:
         """Read the collection once and pass it to the sink, without following it."""
-        try:
-            version = await self._list_all(self._page_sizes)
-        except errors.Gone:
-            # The continue token expired between two pages: one whole read cannot.
-            version = await self._list_all(0)
-        self._store.listed(version)
-        self._deliver_all = self._restored = False
-        self._last_contact = asyncio.get_running_loop().time()
-        self._set_version(version)
-        async with self._listed:
-            self.lists += 1
-            self._listed.notify_all()
+        async with self._lists.reading():
+            try:
+                version = await self._list_all(self._page_sizes)
+            except errors.Gone:
+                # The continue token expired between two pages: one whole read cannot.
+                version = await self._list_all(0)
+            self._store.listed(version)
+            self._deliver_all, self._restored = self._deliver_all and self._lists.another, False
+            self._last_contact = asyncio.get_running_loop().time()
+            self._set_version(version)
 
     async def _list_all(self, size: int | page_sizes.PageSizes) -> str:
         """Pass on to the sink what differs from what it knows; return the revision of the list."""
@@ -292,66 +312,78 @@ class Informer(Generic[B]):
             try:
                 await self._follow()
                 failures = 0
-            except errors.Gone:
-                log.info("%s: revision %s is compacted away, listing again", self._resource, self._version)
-                return
-            except history.LongOutage:
-                log.info("%s: the server was away, listing again", self._resource)
-                self._deliver_all = True
-                return
-            except errors.TooLarge as error:
-                log.warning("%s: listing again, for the watch cannot be read: %s", self._resource, error)
-                await self._pause(1, error)
+            except (errors.Gone, errors.TooLarge, history.LongOutage) as error:
+                level = logging.WARNING if isinstance(error, errors.TooLarge) else logging.INFO
+                log.log(level, "%s: listing again, for the watch cannot go on: %s", self._resource, error)
                 return
             except errors.ClientError as error:
                 failures += 1
                 # A server with nothing to say is well, and a dead connection shows when it is opened anew.
                 level = logging.DEBUG if isinstance(error, errors.StreamIdle) else logging.INFO
                 log.log(level, "%s: the watch failed (%d): %s", self._resource, failures, error)
-                await self._pause(failures, error)
+                self._list_backoff.refused(error)
+                await self._list_backoff.wait_to_watch(failures)
+                if self._long_outage() and not isinstance(error, errors.Throttled):
+                    log.info("%s: the server was away, listing again", self._resource)
+                    return
 
     async def _follow(self) -> None:
-        started, version = asyncio.get_running_loop().time(), self._version
-        async with self._open() as events:
-            await cooperative.for_each(events, self._apply, self._clock)
-        short = asyncio.get_running_loop().time() - started < SHORTEST_WATCH_SECONDS
-        if short and self._version == version and not self._bookmarks.wanted:
+        async with self._open() as (events, listed):
+            opened, version = asyncio.get_running_loop().time(), self._version
+            try:
+                await cooperative.for_each(events, functools.partial(self._apply, listed), self._clock)
+            finally:
+                long = asyncio.get_running_loop().time() - opened >= SHORTEST_WATCH_SECONDS
+                if useful := long or self._version != version:
+                    self._list_backoff.watched()
+        if not useful and not self._bookmarks.cut:
             # A server that shuts down, or a proxy, answers at once with nothing: do not hammer it.
             raise errors.Unreachable("the server ended it at once, with nothing said", ambiguous=False)
 
     @contextlib.asynccontextmanager
-    async def _open(self) -> AsyncIterator[AsyncIterator[watch.Event[B] | watch.Bookmark]]:
-        """Open a watch; to be cut short for a shorter one is no failure."""
-        if self._long_outage():
-            raise history.LongOutage
+    async def _open(self) -> AsyncIterator[tuple[AsyncIterator[watch.Event[B] | watch.Bookmark], int]]:
+        """Open a watch, and yield its events and the revision of a list beside it; a cut is no failure."""
         where = self._session, self._path, self._codec
-        short = self._bookmarks.wanted
-        seconds = bookmarks.SHORT_WATCH_SECONDS if short else random.randint(*WATCH_SECONDS)
+        seconds = bookmarks.SHORT_WATCH_SECONDS if self._bookmarks.wanted else random.randint(*WATCH_SECONDS)
         stream = watch.open_watch(*where, selectors=self._selectors, version=self._version, seconds=seconds)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(None) as cut, stream as events:
-                if self._long_outage():
-                    raise history.LongOutage
+                listed = await self._list_beside() if self._long_outage() else 0
                 self._bookmarks.opened(cut, seconds=seconds)
                 try:
-                    yield events
+                    yield events, listed
                 finally:
                     self._bookmarks.closed()
                     self._last_contact = asyncio.get_running_loop().time()
+
+    async def _list_beside(self) -> int:
+        """Read the collection beside a watch that was opened late, and return the revision of the list.
+
+        Of what is later the watch leaves out nothing, unless it began at a revision that has yet to come.
+        """
+        opened = history.revision(self._version)
+        await self._list()
+        listed = history.revision(self._version)
+        if opened is None or listed is None or listed < opened:
+            raise history.LongOutage("it was opened late")
+        return listed
 
     def _long_outage(self) -> bool:
         """Whether the last contact was longer ago than it takes to resume a watch."""
         return asyncio.get_running_loop().time() - self._last_contact > OUTAGE_SECONDS
 
-    def _apply(self, event: "watch.Event[B] | watch.Bookmark") -> None:
+    def _apply(self, listed: int, event: "watch.Event[B] | watch.Bookmark") -> None:
+        """Pass on an event, unless it is of a revision that was listed since the watch was opened."""
         version = (
             event.version if isinstance(event, watch.Bookmark) else event.thing.metadata.resource_version
         )
+        if listed and (history.revision(version) or sys.maxsize) <= listed:
+            return
         if history.is_earlier(version, self._version):
             evidence = f"a watch of {self._resource} is at revision {version}, after {self._version}"
             self._session.history.restored(evidence, by=self)
-            self._restored = True
-            raise history.LongOutage
+            self._deliver_all = self._restored = True
+            raise history.LongOutage("the server's data were restored")
         if isinstance(event, watch.Event):
             self._last_event = asyncio.get_running_loop().time()
             if event.change == "DELETED":
@@ -361,14 +393,3 @@ class Informer(Generic[B]):
         self._set_version(version)
         if isinstance(event, watch.Bookmark):
             self._bookmarks.came()
-
-    # ------------------------------------------------------------ failures
-
-    def _report(self, error: errors.ClientError, failures: int) -> None:
-        level = logging.WARNING if failures in {1, 10} or failures % 100 == 0 else logging.DEBUG
-        log.log(level, "%s cannot be listed (attempt %d): %s", self._resource, failures, error)
-
-    async def _pause(self, failures: int, error: errors.ClientError) -> None:
-        wanted = getattr(error, "retry_after", None) or 0.0
-        step = BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS)) - 1]
-        await asyncio.sleep(max(wanted, step * random.uniform(0.5, 1.5)))

@@ -35,7 +35,12 @@ class Poller(informer.Informer[B]):
 
     async def _watch(self) -> None:
         """Pause until the next list."""
+        self._list_backoff.watched()
         await asyncio.sleep(pause(self._list_seconds) * random.uniform(1 - SPREAD, 1 + SPREAD))
+
+    def _may_be_restored(self) -> bool:
+        """Nothing is in sight between two lists, so of a restore only those learn who watch something."""
+        return False
 
 
 def pause(list_seconds: float) -> float:

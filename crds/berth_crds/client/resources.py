@@ -1,5 +1,6 @@
 """Where each kind lives in the API's tree of URLs."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -32,6 +33,23 @@ class Resource:
         tail = "".join(f"/{part}" for part in (name, sub) if part)
         return f"{root}{scope}/{self.plural}{tail}"
 
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """A part of a collection."""
+
+    namespace: str = ""
+    fields: str = ""
+    labels: str = ""
+
+    @property
+    def selectors(self) -> Mapping[str, str]:
+        """The query parameters that say so."""
+        both = {"fieldSelector": self.fields, "labelSelector": self.labels}
+        return {key: value for key, value in both.items() if value}
+
+
+WHOLE: Final = Scope()
 
 # Reviews of the clients of our own pages.
 TOKEN_REVIEWS: Final = Resource(

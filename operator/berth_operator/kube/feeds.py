@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 READ_REJECTED_SECONDS: Final = 0.1  # Between two waiting pods that the memory budget did not admit.
 MEMORY_CHECK_SECONDS: Final = 1.0
 NAMESPACES_SECONDS: Final = 2.0
-AGENTS: Final = informer.Scope(namespace=names.NODES_NAMESPACE)
+AGENTS: Final = resources.Scope(namespace=names.NODES_NAMESPACE)
 # Finished pods hold nothing, and leave the watch as a delete the moment they finish.
 UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 
@@ -76,7 +76,7 @@ class Feeds:
             self._namespaces,
             new(resources.POLICIES, wire.PlacementPolicy, policy_sink.PolicySink(ledger, logger)),
             new(resources.GPU_PODS, wire.GpuPod, self._gpupods),
-            new(resources.PODS, long_pods.Pod, self._pods, scope=informer.Scope(fields=UNFINISHED)),
+            new(resources.PODS, long_pods.Pod, self._pods, scope=resources.Scope(fields=UNFINISHED)),
         )
 
     async def run(self) -> None:
