@@ -66,7 +66,7 @@ chaos: $(READY) ## break operators for N rounds on a real API server; SEED=... S
 	  $(if $(SCENARIO),--scenario $(SCENARIO)) $(ARGS)
 
 # All in one run: while some tests wait for the API server, others compute. Files in their own order: else those
-# of few tests come last, and they are the longest. Thorough tests build images and upgrade nodes: they wait less.
+# of few tests come last, and they are the longest. Thorough tests break leaders and upgrade nodes: they compute more.
 EVERYTHING := --dist loadfile --no-loadscope-reorder
 
 test: lint types ## all that must hold, on the real API server too; ARGS=tests/... for some of it
@@ -77,7 +77,7 @@ thorough: $(READY) ## what `make test` plays in short, at length: chaos, install
 	$(call want,runc --version,runc)
 	$(call want,buildah --version,buildah)
 	$(call want,mmdebstrap --version,mmdebstrap)
-	@BERTH_FULL=1 $(BIN)/python -m pytest $(or $(ARGS),-n 3 $(EVERYTHING) -m "thorough or property")
+	@BERTH_FULL=1 $(BIN)/python -m pytest $(or $(ARGS),-n 2 $(EVERYTHING) -m "thorough or property")
 
 check: lint types fast ## lint, types, import contracts, fast tests
 

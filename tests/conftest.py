@@ -34,6 +34,16 @@ IN_BOTH = {"test_api.py", "test_bounds.py", "test_connection_pool.py", "test_idl
 LONGEST = ("release/test_upgrade.py", "release/test_install.py")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Give each of several workers a session of its own.
+
+    Linux shares the processors out among sessions, and each program that a test starts has one. Workers that
+    share one get little together, and those who stand between operators and the server hold both up.
+    """
+    if hasattr(config, "workerinput"):
+        os.setsid()
+
+
 @pytest.hookimpl(tryfirst=True)  # Before the option -m looks at the markers.
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark every test that uses a cluster, in whatever way, and bring the files into order."""

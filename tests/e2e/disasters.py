@@ -92,12 +92,14 @@ async def _taken_by_rivals(on: rig.Rig, count: int, heir: rig.Replica) -> None:
     heir.signal(signal.SIGSTOP)
     rivals = await on.workload.rivals(count, seconds=RIVALS_SECONDS)
     heir.signal(signal.SIGCONT)
-    await waiting.eventually(
-        lambda: set(rivals) <= on.invariants.bound(),
-        what="the rivals to be bound",
-        seconds=TAKEOVER_SECONDS,
-        instead=lambda: "\n".join(one.last_words() for one in on.replicas),
-    )
+    try:
+        await on.eventually(
+            lambda: set(rivals) <= on.invariants.bound(),
+            what="the rivals to be bound",
+            seconds=TAKEOVER_SECONDS,
+        )
+    except waiting.TimedOut as late:
+        raise rig.Wrong(f"{late}\n{on.last_words()}") from None
 
 
 async def _decided(victim: rig.Replica) -> None:

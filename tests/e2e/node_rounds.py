@@ -40,6 +40,7 @@ Limits = dict[str, str]
 SHAPE: Final = f"{MOST_CARDS}xT4"
 STOCK: Final = "somebody-else"
 TOGETHER: Final = 4  # Pods that are on the node at a time.
+MOST_REJECTIONS: Final = 3  # Of one pod in a row.
 LEAVING: Final = 0.3  # How likely one of them goes before the next one comes.
 
 
@@ -243,7 +244,11 @@ async def _verified(stage: Stage, name: str) -> str:
 
 
 async def mixed_pods(node: Node, rounds: int, chance: random.Random) -> None:
-    """Make stock pods and shares of Berth's at once; pods that see one card may ask for no more than it."""
+    """Make stock pods and shares of Berth's at once; pods that see one card may ask for no more than it.
+
+    One of Berth's that its kubelet rejects, since a stock pod got the card just before the promise was known,
+    is made again, as its controller would do.
+    """
     stage = node.stage
     unasked = {names.GPU_CORE: "50", names.GPU_MEMORY_RATIO: "50"}
     for number in range(rounds):
@@ -255,11 +260,17 @@ async def mixed_pods(node: Node, rounds: int, chance: random.Random) -> None:
             pod(name, container("main", **limits), schedulerName=STOCK, nodeName=node.worker.name)
             for name, limits in asked.items()
         ]
-        asked[f"h{number}"] = chance.choice((unasked, {names.GPU: "50"}))
-        made.append(pod(f"h{number}", container("main", **asked[f"h{number}"])))
+        ours = f"h{number}"
+        asked[ours] = chance.choice((unasked, {names.GPU: "50"}))
+        made.append(pod(ours, container("main", **asked[ours])))
         chance.shuffle(made)
         titles = [each["metadata"]["name"] for each in made]
         await stage.create(*made)
+        for _ in range(MOST_REJECTIONS):
+            if await _settled(stage, ours) == "Failed" and await _is_rejected(stage, ours):
+                node.counts["mixed, ours: made again"] += 1
+                await _delete(stage, ours)
+                await stage.create(pod(ours, container("main", **asked[ours])))
         ended = [await _settled(stage, name) for name in titles]
         running = [name for name, phase in zip(titles, ended, strict=True) if phase == "Running"]
         cards = {name: Inside(stage, node.worker, name, "main").minors() for name in running}
@@ -271,6 +282,11 @@ async def mixed_pods(node: Node, rounds: int, chance: random.Random) -> None:
         for name, phase in zip(titles, ended, strict=True):
             node.counts[f"mixed, {'ours' if name.startswith('h') else 'stock'}: {phase}"] += 1
         await _delete(stage, *titles)
+
+
+async def _is_rejected(stage: Stage, name: str) -> bool:
+    """Whether the kubelet did not let a pod start with the card of its promise."""
+    return bool((await stage.pods())[name]["status"].get("reason") == "UnexpectedAdmissionError")
 
 
 def _percent(limits: Limits) -> int:

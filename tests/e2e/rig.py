@@ -13,28 +13,25 @@ import random
 import secrets
 import signal
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from berth_crds import names
-from berth_crds.client import api, errors, resources
+from berth_crds.client import errors
 from berth_operator.kube import leadership
-from e2e import plans
+from e2e import plans, provocations
 from e2e.conditions import condition
 from e2e.stage import Stage, cards_of
-from e2e.workload import Workload
-from support import manifests, pod_invariants
+from e2e.workload import FINISHED, Workload
+from support import pod_invariants
 from testbed import calls, interceptor, processes, waiting
 from testbed.interceptor import Fault
 
 WITHIN_SECONDS: Final = 20.0  # From the last fault until all that fits is bound.
+MOST_LOSSES: Final = 3  # Of the lead while that is awaited: the machine may be busy with other things.
 CLEAN_SECONDS: Final = 5.0  # The same after a leader that ended in order.
 DEALT_SECONDS: Final = 90.0  # From one fault to the next: a plan that waits longer waits for ever.
-FINISHED: Final = {"Succeeded", "Failed"}
-
-NO_GPU: Final = b'{"status": {"capacity": {"berth.dev/gpu": "0"}, "allocatable": {"berth.dev/gpu": "0"}}}'
-UNJUDGED: Final = b'{"status": {"conditions": null, "observedGeneration": null}}'
 
 
 class Wrong(AssertionError):
@@ -215,9 +212,9 @@ class Rig:
                 if len(plan.left) != left:
                     left, deadline = len(plan.left), time.monotonic() + DEALT_SECONDS
                 if time.monotonic() > deadline:
-                    last = "\n".join(replica.last_words() for replica in self.replicas)
-                    raise Wrong(f"calls that never came: {', '.join(map(str, plan.left))}\n{last}")
-                await self._provoke(plan)
+                    never = ", ".join(map(str, plan.left))
+                    raise Wrong(f"calls that never came: {never}\n{self.last_words()}")
+                await provocations.provoke(plan.wanted(), self.stage, self.workload, self.replicas[0].wire)
                 await self._hurry(plan)
             await asyncio.sleep(0.5)
 
@@ -237,34 +234,6 @@ class Rig:
 
     def _dead(self) -> set[str]:
         return {name for replica in self.replicas for name, _ in replica.lives[:-1]}
-
-    async def _provoke(self, faults: plans.AimedFaults) -> None:
-        """Bring about the calls that do not come by themselves."""
-        wanted = faults.wanted()
-        if "create leases" in wanted:
-            with contextlib.suppress(errors.NotFound):
-                where = names.SYSTEM_NAMESPACE
-                await self.stage.admin.delete(resources.LEASES, names.LEADER_LEASE, namespace=where)
-                self.replicas[0].wire.note()
-        if "patch placementpolicies/status" in wanted:
-            path = resources.POLICIES.path(names.DEFAULT_POLICY, sub="status")
-            await self.stage.admin.send("PATCH", path, body=UNJUDGED, content=api.MERGE_PATCH)
-        await self.workload.provoke(wanted)
-        if "delete gpupods" in wanted:
-            await self._squat()
-        if "patch nodes/status" in wanted:
-            await self._zero_a_node()
-
-    async def _squat(self) -> None:
-        """Have a GpuPod stand that is of no pod, and that the leader therefore removes."""
-        thing = manifests.gpupod("nobody", "nobody", f"{self.stage.namespace}-bare")
-        with contextlib.suppress(errors.Conflict):
-            await self.stage.admin.create(resources.GPU_PODS, thing, namespace=self.stage.namespace)
-
-    async def _zero_a_node(self) -> None:
-        """Remove from a Node what it lists of its devices, as a kubelet does that is started anew."""
-        path = resources.NODES.path(min(await self.stage.devices()), sub="status")
-        await self.stage.admin.send("PATCH", path, body=NO_GPU, content=api.MERGE_PATCH)
 
     def depose(self, leader: Replica) -> None:
         """End the lead of a replica: kill it, stop it, or cut it off."""
@@ -317,14 +286,29 @@ class Rig:
         return max(replica.wire.last_fault for replica in self.replicas)
 
     async def _until_bound(self, start: float, seconds: float) -> None:
-        """Wait until all that fits is bound; a lead that is lost meanwhile is a fault like any other."""
-        left, faults = start + seconds - time.monotonic(), self._last_fault()
+        """Wait until all that fits is bound."""
+        left = start + seconds - time.monotonic()
         try:
-            await waiting.eventually(lambda: not self.waiting(), what="all to be bound", seconds=left)
+            await self.eventually(lambda: not self.waiting(), what="all to be bound", seconds=left)
         except waiting.TimedOut:
-            if seconds >= WITHIN_SECONDS or self._last_fault() == faults:
-                raise Wrong(f"still not bound after {seconds:g} s:\n{await self._why()}") from None
-            await self._until_bound(self._last_fault(), WITHIN_SECONDS)
+            raise Wrong(f"still not bound after {seconds:g} s:\n{await self._why()}") from None
+
+    async def eventually(
+        self, condition: Callable[[], bool], *, what: str, seconds: float, losses: int = MOST_LOSSES
+    ) -> None:
+        """Wait; a lead that is lost meanwhile is a fault like any other, from which the time counts anew."""
+        fault = self._last_fault()
+        try:
+            await waiting.eventually(condition, what=what, seconds=seconds)
+        except waiting.TimedOut:
+            if not losses or self._last_fault() == fault:
+                raise
+            left = self._last_fault() + WITHIN_SECONDS - time.monotonic()
+            await self.eventually(condition, what=what, seconds=left, losses=losses - 1)
+
+    def last_words(self) -> str:
+        """Return what all replicas said last."""
+        return "\n".join(replica.last_words() for replica in self.replicas)
 
     async def _why(self) -> str:
         """Return what pods that fit are told, and what else there is."""
@@ -341,7 +325,7 @@ class Rig:
         ]
         waits = [f"{name} waits: {told.get(name)}" for name in self.waiting()]
         ends = [f"{life} ended with {code}" for one in self.replicas for life, code in one.ends()]
-        return "\n".join([*waits, *held, *ends])
+        return "\n".join([*waits, *held, *ends, self.last_words()])
 
     def waiting(self) -> list[str]:
         """Return the names of the pods that fit and wait."""
@@ -354,7 +338,7 @@ class Rig:
     async def _fill(self, deadline: float) -> None:
         """Ask for every card that nobody holds: all of them must be given."""
         await waiting.eventually(
-            lambda: not any(map(passing, self.invariants.pods.values())),
+            lambda: not any(map(Workload.passing, self.invariants.pods.values())),
             what="passing pods to finish",
             seconds=20,
         )
@@ -392,9 +376,3 @@ class Rig:
                 begun[name] = version
         terms = {bind.term for bind in self.invariants.binds}
         return {term: begun[term.split("_")[0]] for term in terms if term.split("_")[0] in begun}
-
-
-def passing(pod: dict[str, Any]) -> bool:
-    """Whether a bound pod is still to finish, or a deleted one to go."""
-    finite = Workload.finite(pod) and pod["status"].get("phase") not in FINISHED
-    return bool(pod["spec"].get("nodeName")) and (finite or "deletionTimestamp" in pod["metadata"])

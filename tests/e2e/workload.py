@@ -24,6 +24,7 @@ PAUSE_SECONDS: Final = 0.25
 MOST_WAITING: Final = 12  # Nobody leads for a while after a crash; what comes meanwhile fits at once.
 MOST_LASTING: Final = 6
 MISFIT: Final = "misfit"
+FINISHED: Final = {"Succeeded", "Failed"}
 SHORTEST, LONGEST = 0.3, 2.0  # Seconds that a pod runs.
 
 SHAPES: Final[tuple[dict[str, str], ...]] = (
@@ -163,3 +164,9 @@ class Workload:
     def finite(one: dict[str, Any]) -> bool:
         """Whether a pod finishes by itself."""
         return kubelet.RUN_SECONDS in one["metadata"].get("annotations", {})
+
+    @classmethod
+    def passing(cls, one: dict[str, Any]) -> bool:
+        """Whether a bound pod is still to finish, or a deleted one to go."""
+        finite = cls.finite(one) and one["status"].get("phase") not in FINISHED
+        return bool(one["spec"].get("nodeName")) and (finite or "deletionTimestamp" in one["metadata"])

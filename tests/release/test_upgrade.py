@@ -1,17 +1,19 @@
 """Berth upgraded from the version before, in both orders, and back again, under pods that run."""
 
 import contextlib
+import itertools
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator
-from datetime import datetime
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pytest
 
 from bench import results
+from berth_agent import flag_table
 from berth_crds import names
 from release import bed as beds
 from release import cached, former, kept_logs
@@ -26,7 +28,8 @@ PERCENT: Final = 12  # Eight pods to a card.
 BOTH: Final = 1  # The step after which both programs are new,
 LAST: Final = 3  # and that after which both are old again.
 ROLLED_SECONDS: Final = 240.0
-# A lead that is not given back expires after 6 s; the API server writes whole seconds.
+# A lead that is not given back expires after 6 s; the API server writes whole seconds. From the return of an
+# agent on: where it takes longer to start than its Lease lasts, its cards are given to nobody meanwhile.
 MOST_SECONDS: Final = 6.0 + 2.0 + 1.0
 SECONDS_SHOWN: Final = 30.0  # Before and after a pod that waited for too long.
 MOST_NEW: Final = 10  # In each step; a kubelet has 110 pods at most.
@@ -105,11 +108,27 @@ def create_until_rolled(bed: beds.Bed, stem: str, roll: str, logs: kept_logs.Kep
     return names
 
 
+def agent_lease(bed: beds.Bed) -> dict[str, Any]:
+    """Read the Lease of the node's agent."""
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{names.NODES_NAMESPACE}/leases/{bed.worker.name}"
+    lease: dict[str, Any] = bed.cluster.read(path)
+    return lease
+
+
+def until_agent_reports(bed: beds.Bed) -> None:
+    """Wait until the agent that runs now has renewed its Lease: next it may be its turn to start again."""
+
+    def reports() -> bool:
+        holder = agent_lease(bed)["spec"]["holderIdentity"].split("_")[0]
+        return holder in bed.pods() and "deletionTimestamp" not in bed.pods()[holder]["metadata"]
+
+    waiting.until(reports, what="the agent to report", seconds=120)
+
+
 def until_load_is_published(bed: beds.Bed) -> None:
     """Wait until the new agent has written what the former one does not know and must leave alone."""
-    path = f"/apis/coordination.k8s.io/v1/namespaces/{names.NODES_NAMESPACE}/leases/{bed.worker.name}"
     waiting.until(
-        lambda: names.LOAD in bed.cluster.read(path)["metadata"].get("annotations", {}),
+        lambda: names.LOAD in agent_lease(bed)["metadata"].get("annotations", {}),
         what="the load of the cards",
         seconds=60,
     )
@@ -139,13 +158,27 @@ def versions(bed: beds.Bed) -> dict[str, str]:
     }
 
 
-def waited(pod: dict[str, Any]) -> float:
-    """Return for how many seconds a pod had no node."""
+def returns_of_agent(bed: beds.Bed) -> list[datetime]:
+    """Return when the node's agent renewed its Lease that had lapsed."""
+    heard = [
+        one.time
+        for one in bed.cluster.audit()
+        if (one.resource, one.namespace, one.name) == ("leases", names.NODES_NAMESPACE, bed.worker.name)
+        and one.code < 300
+    ]
+    assert heard, "agents renew Leases"
+    lasting = timedelta(seconds=flag_table.LEASE_SECONDS)
+    return [after for before, after in itertools.pairwise(heard) if after - before > lasting]
+
+
+def waited(pod: dict[str, Any], returns: Iterable[datetime]) -> float:
+    """Return for how many seconds a pod had no node although an agent reported, or had just returned."""
     (scheduled,) = (one for one in pod["status"]["conditions"] if one["type"] == "PodScheduled")
     assert scheduled["status"] == "True"
     ends = (scheduled["lastTransitionTime"], pod["metadata"]["creationTimestamp"])
     bound, created = (datetime.fromisoformat(end) for end in ends)
-    return (bound - created).total_seconds()
+    start = max([created, *(one for one in returns if one < bound)])
+    return (bound - start).total_seconds()
 
 
 def promised(bed: beds.Bed) -> Counter[str]:
@@ -166,9 +199,9 @@ def refused_binds(bed: beds.Bed) -> list[int]:
 
 
 def writes_meanwhile(bed: beds.Bed, pod: dict[str, Any]) -> list[str]:
-    """Return when the lead was renewed and the pod was written while it waited, and the server's answers."""
+    """Return which writes of the Leases and the pod there were while it waited, and the server's answers."""
     created = datetime.fromisoformat(pod["metadata"]["creationTimestamp"])
-    shown = {names.LEADER_LEASE, pod["metadata"]["name"]}
+    shown = {names.LEADER_LEASE, bed.worker.name, pod["metadata"]["name"]}
     return [
         f"{one.time.time()} {one.verb} {one.resource}/{one.subresource} {one.name} {one.code}"
         for one in bed.cluster.audit()
@@ -210,6 +243,7 @@ def test_no_pod_notices_an_upgrade(
     for number, (words, roll) in enumerate(steps):
         bed.helm(*words)
         new += create_until_rolled(bed, f"{stays}-{number}", roll, logs)
+        until_agent_reports(bed)
         if number == BOTH:
             until_load_is_published(bed)
         assert versions(bed) == {
@@ -222,7 +256,8 @@ def test_no_pod_notices_an_upgrade(
     assert max(promised(bed).values()) <= 100
     assert refused_binds(bed) == []
     pods = bed.pods("default")
-    seconds, slowest = max((waited(pods[name]), name) for name in new)
+    returns = returns_of_agent(bed)
+    seconds, slowest = max((waited(pods[name], returns), name) for name in new)
     results.write(f"upgrade-{stays}-last", {"pods_meanwhile": len(new), "longest_wait_seconds": seconds})
     with capsys.disabled():
         print(f"\n{len(new)} pods were made meanwhile, and waited for {seconds:g} s at most")
