@@ -80,7 +80,9 @@ class Replica:
         name = f"{self._rig.name}-{self._number}-{len(self.lives)}"
         self.lives.append((name, len(self.wire.seen)))
         self.doomed = self.cut_off = False
-        self.program = self._rig.stage.fleet.operator(*self._flags, name=name, env=self._env)
+        # Two losses in a row: the machine is too busy for short terms. With the usual ones it is not.
+        terms = () if self.exits[-2:] == [leadership.EXIT_LOST] * 2 else self._rig.terms
+        self.program = self._rig.stage.fleet.operator(*terms, *self._flags, name=name, env=self._env)
         self._programs.append(self.program)
 
     async def _keep(self) -> None:
@@ -159,7 +161,7 @@ class Rig:
         self.within = WITHIN_SECONDS
         self.took = 0.0
         self.hurried = False  # Whether waits that nothing needs are cut short.
-        self._flags = flags
+        self.terms = flags
         self._close = contextlib.AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -182,7 +184,7 @@ class Rig:
         """Start some replicas, and wait until one of them decides."""
         for number in range(count):
             env = envs[number] if envs else None
-            replica = Replica(self, number, *self._flags, *flags, env=env)
+            replica = Replica(self, number, *flags, env=env)
             self.replicas.append(await self._close.enter_async_context(replica))
         if deciding:
             await self.deciding()

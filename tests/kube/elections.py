@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from berth_crds import names
-from berth_crds.client import api, lease, resources
+from berth_crds.client import api, errors, lease, resources
 from berth_operator.kube import elector
 from support import clock
 from testbed import waiting
@@ -68,10 +68,18 @@ async def until_written(admin: api.Api, since: lease.Lease) -> lease.Lease:
 
 
 async def change(admin: api.Api, **spec: str | int) -> None:
-    """Edit the spec of the leader's Lease."""
-    current = await read(admin)
-    changed = msgspec.structs.replace(current, spec=msgspec.structs.replace(current.spec, **spec))
-    await admin.replace(resources.LEASES, names.LEADER_LEASE, changed, namespace=names.SYSTEM_NAMESPACE)
+    """Edit the spec of the leader's Lease, which may be renewed meanwhile."""
+
+    async def edited() -> bool:
+        current = await read(admin)
+        changed = msgspec.structs.replace(current, spec=msgspec.structs.replace(current.spec, **spec))
+        where = names.SYSTEM_NAMESPACE
+        with contextlib.suppress(errors.Conflict):
+            await admin.replace(resources.LEASES, names.LEADER_LEASE, changed, namespace=where)
+            return True
+        return False
+
+    await waiting.eventually(edited, what="the Lease to be edited", seconds=5)
 
 
 @contextlib.asynccontextmanager
