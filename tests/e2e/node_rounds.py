@@ -267,10 +267,11 @@ async def mixed_pods(node: Node, rounds: int, chance: random.Random) -> None:
         titles = [each["metadata"]["name"] for each in made]
         await stage.create(*made)
         for _ in range(MOST_REJECTIONS):
-            if await _settled(stage, ours) == "Failed" and await _is_rejected(stage, ours):
-                node.counts["mixed, ours: made again"] += 1
-                await _delete(stage, ours)
-                await stage.create(pod(ours, container("main", **asked[ours])))
+            if await _settled(stage, ours) != "Failed" or not await _is_rejected(stage, ours):
+                break
+            node.counts["mixed, ours: made again"] += 1
+            await _delete(stage, ours)
+            await stage.create(pod(ours, container("main", **asked[ours])))
         ended = [await _settled(stage, name) for name in titles]
         running = [name for name, phase in zip(titles, ended, strict=True) if phase == "Running"]
         cards = {name: Inside(stage, node.worker, name, "main").minors() for name in running}

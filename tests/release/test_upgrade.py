@@ -158,8 +158,8 @@ def versions(bed: beds.Bed) -> dict[str, str]:
     }
 
 
-def returns_of_agent(bed: beds.Bed) -> list[datetime]:
-    """Return when the node's agent renewed its Lease that had lapsed."""
+def silences(bed: beds.Bed) -> list[tuple[datetime, datetime]]:
+    """Return the renewals between which the Lease of the node's agent lapsed, in pairs."""
     heard = [
         one.time
         for one in bed.cluster.audit()
@@ -168,16 +168,16 @@ def returns_of_agent(bed: beds.Bed) -> list[datetime]:
     ]
     assert heard, "agents renew Leases"
     lasting = timedelta(seconds=flag_table.LEASE_SECONDS)
-    return [after for before, after in itertools.pairwise(heard) if after - before > lasting]
+    return [(last, next_) for last, next_ in itertools.pairwise(heard) if next_ - last > lasting]
 
 
-def waited(pod: dict[str, Any], returns: Iterable[datetime]) -> float:
-    """Return for how many seconds a pod had no node although an agent reported, or had just returned."""
+def waited(pod: dict[str, Any], silent: Iterable[tuple[datetime, datetime]]) -> float:
+    """Return for how many seconds a pod had no node; one that came in a silence, from its end on."""
     (scheduled,) = (one for one in pod["status"]["conditions"] if one["type"] == "PodScheduled")
     assert scheduled["status"] == "True"
     ends = (scheduled["lastTransitionTime"], pod["metadata"]["creationTimestamp"])
     bound, created = (datetime.fromisoformat(end) for end in ends)
-    start = max([created, *(one for one in returns if one < bound)])
+    start = max([created, *(end for begin, end in silent if begin < created and end < bound)])
     return (bound - start).total_seconds()
 
 
@@ -256,8 +256,8 @@ def test_no_pod_notices_an_upgrade(
     assert max(promised(bed).values()) <= 100
     assert refused_binds(bed) == []
     pods = bed.pods("default")
-    returns = returns_of_agent(bed)
-    seconds, slowest = max((waited(pods[name], returns), name) for name in new)
+    silent = silences(bed)
+    seconds, slowest = max((waited(pods[name], silent), name) for name in new)
     results.write(f"upgrade-{stays}-last", {"pods_meanwhile": len(new), "longest_wait_seconds": seconds})
     with capsys.disabled():
         print(f"\n{len(new)} pods were made meanwhile, and waited for {seconds:g} s at most")
