@@ -118,7 +118,7 @@ class Played:
 async def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Played]:
     """Yield a socket with a plugin that connects to it again and again without long pauses."""
     monkeypatch.setattr(plugin, "MOST_PAUSE_SECONDS", 0.05)
-    monkeypatch.setattr(plugin, "REGISTRATION_SECONDS", 0.5)
+    monkeypatch.setattr(plugin, "REGISTRATION_SECONDS", 2.0)
     played = Played(tmp_path / "nri.sock")
     async with played.listening():
         played.plugin = plugin.NriPlugin(played.socket, "n1", played.deliver)

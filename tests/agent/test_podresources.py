@@ -24,7 +24,8 @@ from berth_crds import text
 from support.podresources import Claim, Kubelet, answer, field
 from testbed import waiting
 
-DEADLINE = 0.5
+DEADLINE = 10.0
+SOON = 1.0  # For a kubelet that never answers.
 
 
 @pytest.fixture
@@ -154,6 +155,7 @@ async def test_hung_kubelet_is_left_at_the_deadline(
 ) -> None:
     """A kubelet that takes the question and never answers costs the deadline, while all else goes on."""
     kubelet.gate = asyncio.Event()
+    client._deadline = SOON
     asking = asyncio.create_task(refusal(client))
     await waiting.eventually(lambda: asyncio.sleep(0, kubelet.asked), what="the question")
     assert not asking.done(), "the loop goes on while the kubelet is silent"
@@ -166,6 +168,7 @@ async def test_socket_that_nobody_serves_is_left_at_the_deadline(
     tmp_path: Path, client: podresources.PodResourcesClient
 ) -> None:
     """A socket that takes connections and never speaks gRPC does not hold the agent up."""
+    client._deadline = SOON
     with socket.socket(socket.AF_UNIX) as mute:
         mute.bind(str(tmp_path / "kubelet.sock"))
         mute.listen()
