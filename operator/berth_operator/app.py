@@ -98,7 +98,9 @@ class Operator:
             session, identity, settings, metrics, self._watchdog, self._feeds
         )
         self._declarer = bind_declarer.BindDeclarer(self._ledger, election.declare, writer.size, clock=clock)
-        self._touches = PodTouches(session, self._ledger, writer.condition, size=writer.size, wall=lease.wall)
+        self._touches = PodTouches(
+            session, self._ledger, writer.condition, writer.size, election.wait_confirmed, wall=lease.wall
+        )
         self._leader = binding_writer.Leader(
             election.leads, election.doubt, self._until_leading, self._declarer.permit, self._touches.touch
         )

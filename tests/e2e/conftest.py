@@ -25,7 +25,7 @@ def base(own_cluster: clusters.Cluster) -> fleet.Fleet:
 @pytest.fixture(scope="module")
 def leader(base: fleet.Fleet) -> Iterator[processes.Program]:
     """Run one operator for all tests of a module that leave it alone."""
-    program = base.operator(*stages.QUICK, name=f"leader-{secrets.token_hex(3)}")
+    program = base.operator(*stages.LONG, name=f"leader-{secrets.token_hex(3)}")
     waiting.until(lambda: "deciding:" in program.log.read_text(), what="the operator to decide", seconds=30)
     yield program
     assert program.alive(), processes.tail(program.log)

@@ -24,8 +24,9 @@ from testbed import audit, interceptor, processes, proxy, waiting
 OPERATOR: Final = "system:serviceaccount:berth-system:berth-operator"
 AGENT: Final = "system:serviceaccount:berth-system:berth-agent"
 
-# A free Lease is taken soon. Otherwise terms are as usual: nobody restarts an operator that lost the lead.
-QUICK: Final = ("--retry-period", "0.3")
+# Nobody restarts an operator that lost the lead, so terms are long, but for tests that kill a leader.
+LONG: Final = ("--lease-duration", "30", "--renew-deadline", "20", "--retry-period", "0.3")
+USUAL: Final = ("--lease-duration", "6", "--renew-deadline", "4")
 BRISK: Final = ("--interval", "0.5", "--sample-deadline", "1", "--lease-duration", "3")
 SOON: Final = 30.0
 HARDWARE: Final = ""  # The shape of a node whose cards are not simulated.
@@ -100,7 +101,7 @@ class Stage:
         if wire is not None:
             where = names.SYSTEM_NAMESPACE, names.OPERATOR_ACCOUNT
             flags = *flags, "--kubeconfig", str(self.cluster.kubeconfig_for(*where, server=wire.server))
-        program = self.fleet.operator(*QUICK, *flags, name=name)
+        program = self.fleet.operator(*LONG, *flags, name=name)
         self._operators.append(program)
         return program
 
@@ -205,9 +206,9 @@ class Stage:
     async def may(self, user: str, attributes: Mapping[str, str]) -> bool:
         """Ask the server whether an account of Berth's may do something."""
         groups = ("system:authenticated", "system:serviceaccounts", f"system:serviceaccounts:{fleet.SYSTEM}")
-        review = {"spec": {"user": user, "groups": groups, "resourceAttributes": attributes}}
-        path = resources.ACCESS_REVIEWS.path()
-        answer = json.loads(await self.admin.send("POST", path, body=msgspec.json.encode(review)))
+        spec = {"user": user, "groups": groups, "resourceAttributes": attributes}
+        path, body = resources.ACCESS_REVIEWS.path(), msgspec.json.encode({"spec": spec})
+        answer = json.loads(await self.admin.send("POST", path, body=body))
         return bool(answer["status"]["allowed"])
 
     # ------------------------------------------------------------ waiting
@@ -358,8 +359,9 @@ class Stage:
         """Release the leadership of those who were killed, so that the next test need not wait it out."""
         where = names.SYSTEM_NAMESPACE
         path = resources.LEASES.path(names.LEADER_LEASE, namespace=where)
+        vacant = b'{"spec": {"holderIdentity": "", "leaseDurationSeconds": 1}}'
         with contextlib.suppress(errors.NotFound):
-            await self.admin.send("PATCH", path, body=VACANT, content=api.MERGE_PATCH)
+            await self.admin.send("PATCH", path, body=vacant, content=api.MERGE_PATCH)
 
 
 @contextlib.asynccontextmanager
@@ -373,8 +375,6 @@ async def lent(base: fleet.Fleet) -> AsyncIterator[Stage]:
         finally:
             await stage.close()
 
-
-VACANT: Final = b'{"spec": {"holderIdentity": "", "leaseDurationSeconds": 1}}'
 
 # ---------------------------------------------------------------- pods, and what they say
 

@@ -9,7 +9,7 @@ import pytest
 
 from berth_crds import names
 from berth_crds.client import resources
-from e2e.stage import Stage, cards_of
+from e2e.stage import USUAL, Stage, cards_of
 from support import manifests
 
 BUDGETS: Final = resources.Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
@@ -58,13 +58,13 @@ async def test_the_node_of_a_silent_agent_is_tainted(impatient: Stage) -> None:
     dying = await stage.nodes(shaky="2xT4")
     await stage.patch(resources.NODES, "shaky", {"spec": {"taints": [OTHER]}})
     await decree(stage, taint=True)
-    first = await stage.deciding_operator()
+    first = await stage.deciding_operator(*USUAL)
     await stage.until_ready("steady", "shaky")
 
     dying.kill()
     await until_taints(stage, "shaky", OTHER, TAINT)
     first.kill()
-    second = await stage.deciding_operator()
+    second = await stage.deciding_operator(*USUAL)
     await stage.until_ready("shaky", truth="False")
     await until_taints(stage, "shaky", OTHER, TAINT)
     await until_taints(stage, "steady")

@@ -8,7 +8,7 @@ import pytest
 
 from berth_crds import names
 from berth_crds.client import errors, resources
-from e2e.stage import Stage
+from e2e.stage import USUAL, Stage
 from support import deep, manifests
 
 LEVELS: Final = 1500  # More than Python reads by itself, and not so many that the server takes long.
@@ -32,7 +32,7 @@ async def deepen(stage: Stage, resource: resources.Resource, name: str, namespac
 async def test_deep_objects_change_nothing(stage: Stage) -> None:
     """Pods are bound and nodes are ready as before, also by an operator and an agent that start anew."""
     agent = await stage.nodes(n1="2xT4", n2="2xT4")
-    operator = await stage.deciding_operator()
+    operator = await stage.deciding_operator(*USUAL)
     await stage.create(manifests.pod("first"))
     node = (await stage.until_bound("first"))["first"]
     (gpupod,) = await stage.until(
@@ -49,7 +49,7 @@ async def test_deep_objects_change_nothing(stage: Stage) -> None:
     operator.kill()
     agent.kill()
     again = await stage.agent(n1="2xT4", n2="2xT4")
-    successor = await stage.deciding_operator()
+    successor = await stage.deciding_operator(*USUAL)
     await stage.create(manifests.pod("third"), manifests.pod("fourth"))
     await stage.until_bound("first", "second", "third", "fourth")
     await stage.until_ready("n1", "n2")

@@ -14,7 +14,7 @@ from berth_crds import names
 from berth_crds.client import errors, resources
 from berth_operator.kube import elector, leadership
 from e2e.conditions import condition
-from e2e.stage import Stage, cards_of
+from e2e.stage import USUAL, Stage, cards_of
 from support import manifests
 from testbed import proxy
 
@@ -49,9 +49,9 @@ async def test_a_leader_cut_off_ends_and_another_goes_on(stage: Stage) -> None:
     """Binds that were carried out unheard are found by the next one; the old one ends before it begins."""
     await stage.nodes(**ROOM)
     async with proxy.Proxy(stage.cluster.port) as wire:
-        cut_off = await stage.deciding_operator("--binds-at-once", "4", wire=wire)
+        cut_off = await stage.deciding_operator(*USUAL, "--binds-at-once", "4", wire=wire)
         await stage.until_ready(*ROOM)
-        second = stage.operator()
+        second = stage.operator(*USUAL)
         await stage.says(second, "campaigning for the lead")
         creating = asyncio.create_task(stage.create(*map(manifests.pod, FIFTY)))
         await stage.until_bound("p9")
@@ -129,7 +129,7 @@ async def test_a_silent_agent_loses_its_node_and_wins_it_back(impatient: Stage) 
     stage = impatient
     await stage.nodes(steady="1xT4")
     dying = await stage.nodes(shaky="8xT4")
-    first = await stage.deciding_operator()
+    first = await stage.deciding_operator(*USUAL)
     await stage.until_ready("steady", "shaky")
     wanted: dict[str, Any] = {"nodeSelector": {"kubernetes.io/hostname": "shaky"}}
     await stage.placed(manifests.pod("before", **wanted))
@@ -143,7 +143,7 @@ async def test_a_silent_agent_loses_its_node_and_wins_it_back(impatient: Stage) 
 
     # Another operator finds the Device as it is, and the Lease of the dead agent.
     first.kill()
-    await stage.deciding_operator()
+    await stage.deciding_operator(*USUAL)
     await stage.waiting_pod(manifests.pod("after", **wanted), "stopped reporting")
     assert condition((await stage.devices())["shaky"], "Ready")["status"] == "False"
 

@@ -6,7 +6,7 @@ import pytest
 
 from berth_crds.client import resources
 from berth_crds.client.lease import micro_time
-from e2e.stage import Stage, cards_of
+from e2e.stage import USUAL, Stage, cards_of
 from support import kubelet, manifests
 
 SHARED = "GPU-of-both"
@@ -35,7 +35,7 @@ async def test_the_first_node_keeps_the_card_across_operators(stage: Stage) -> N
     first, second = "first", "second"
     await stage.machines(kubelet.FakeNode(first), kubelet.FakeNode(second))
     await publish(stage, first, SHARED, "GPU-first")
-    operator = await stage.deciding_operator()
+    operator = await stage.deciding_operator(*USUAL)
     await stage.until_ready(first)
     await publish(stage, second, SHARED, "GPU-second")
     await stage.until_ready(second)
@@ -56,7 +56,7 @@ async def test_the_first_node_keeps_the_card_across_operators(stage: Stage) -> N
 
     operator.kill()
     await stage.delete("pair", "a0", "a1", "a2", "a3")
-    await stage.deciding_operator()
+    await stage.deciding_operator(*USUAL)
     await stage.until_ready(first, second)
     await stage.create(*(manifests.pod(f"b{at}") for at in range(4)))
     again = await stage.until_bound("b0", "b1", "b2")

@@ -166,6 +166,26 @@ async def test_a_renewal_counts_from_when_it_was_sent(session: api.Api, intercep
     assert not holder.leads()
 
 
+async def test_a_renewal_that_is_late_goes_before_binds(session: api.Api, intercept: Intercept) -> None:
+    """They would keep a busy server from answering it in time; one that was just sent holds nothing up."""
+    time_ = clock.Clock()
+    holder = await leader(session, time_=time_)
+    confirmed: list[bool] = []
+
+    @intercept
+    async def slow(write: Write, _: int) -> bytes:
+        answer = await write()
+        for seconds in (0.4, 0.2):
+            time_.advance(seconds)
+            confirmed.append(holder.confirmed())
+        return answer
+
+    await renew(holder)
+
+    assert confirmed == [True, False]
+    assert holder.confirmed()
+
+
 @pytest.mark.parametrize("broken", [False, True], ids=["is never answered", "turns out to be broken"])
 async def test_a_second_attempt_outlasts_one_that(
     session: api.Api, intercept: Intercept, *, broken: bool

@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import datetime as dt
+import itertools
 import json
 import time
 from typing import Any, cast
@@ -20,6 +21,7 @@ from kube.binding_writers import NODE, Lead, Writer, waiting_pod
 from support import builders, manifests, pods, stub, timeless
 
 EVERYTHING = bind_declarer.EVERYTHING
+MOMENT = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 UNBINDABLE = "cannot be changed, so a late bind may arrive"
 
 
@@ -27,8 +29,13 @@ def touching(
     session: api.Api, ledger: Ledger, shown: pod_status.PodCondition | None = None
 ) -> pod_touches.PodTouches:
     """Return what changes the pods of a ledger, all of which show this, at one moment."""
-    moment = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
-    return pod_touches.PodTouches(session, ledger, condition_of=lambda _: shown, wall=lambda: moment)
+    return pod_touches.PodTouches(
+        session, ledger, lambda _: shown, lambda _: 0, _confirmed, wall=lambda: MOMENT
+    )
+
+
+async def _confirmed() -> None:
+    """Find the lead confirmed at once."""
 
 
 # ---------------------------------------------------------------- on a real server
@@ -268,7 +275,7 @@ async def test_a_crowd_at_which_the_server_hangs_delays_a_takeover_only_so_long(
 ) -> None:
     """A webhook may hang for the pods of one namespace: the others are changed meanwhile, then it goes on."""
     monkeypatch.setattr(pod_touches, "FAILING_SECONDS", 3.0)
-    crowd = [f"h{number}" for number in range(2 * pod_touches.AT_ONCE)]
+    crowd = [f"h{number}" for number in range(2 * pod_touches.MOST_AT_ONCE)]
     slow = stub.status(504, "request did not complete within the allotted timeout")
 
     async def hanging(request: web.Request) -> web.StreamResponse:
@@ -296,7 +303,7 @@ def test_the_patch_is_good_for_one_revision() -> None:
     assert patch["metadata"] == {"uid": "uid-p", "resourceVersion": "5"}
 
 
-# ---------------------------------------------------------------- large pods
+# ---------------------------------------------------------------- how many at once
 
 MIB = 1 << 20
 
@@ -309,11 +316,13 @@ class BusyServer:
         self.under_way: list[str] = []
         self.ended: list[str] = []
         self.most_bytes = self.most_pods = 0
+        self.began = dict[str, float]()
 
     async def send(self, _method: str, path: str, **_: Any) -> bytes:
         """Write a pod."""
         name = path.split("/")[-2]
         self.under_way.append(name)
+        self.began[name] = asyncio.get_running_loop().time()
         self.most_bytes = max(self.most_bytes, sum(map(self.sizes.__getitem__, self.under_way)))
         self.most_pods = max(self.most_pods, len(self.under_way))
         await asyncio.sleep(0.1)
@@ -332,14 +341,43 @@ async def test_large_pods_are_changed_a_few_at_a_time_and_small_ones_first() -> 
         cast(api.Api, server),
         waiting(**dict.fromkeys(sizes, "5")),
         condition_of=lambda _: None,
-        size=lambda uid: sizes[uid.removeprefix("uid-")],
-        wall=lambda: dt.datetime(2026, 1, 1, tzinfo=dt.UTC),
+        size_of=lambda uid: sizes[uid.removeprefix("uid-")],
+        wait_confirmed=_confirmed,
+        wall=lambda: MOMENT,
     )
 
     assert await touches.void(EVERYTHING) == "9"
 
     assert sorted(server.ended) == sorted(sizes)
     assert server.most_bytes == 8 * MIB  # The one that is alone.
-    assert server.most_pods == pod_touches.AT_ONCE
-    assert {*server.ended[:64]} == {*small}
+    assert server.most_pods == pod_touches.MOST_AT_ONCE
+    assert {*[*server.began][:64]} == {*small}
     assert server.ended[-1] == "huge"
+
+
+@timeless.scenario
+async def test_a_crowd_is_changed_a_few_at_first_and_only_while_the_lead_is_confirmed() -> None:
+    """A server with little time answers few at a time, and has to answer our renewal among them."""
+    pods_ = [f"p-{number}" for number in range(64)]
+    server, confirmed = BusyServer(dict.fromkeys(pods_, 0)), asyncio.Event()
+    touches = pod_touches.PodTouches(
+        cast(api.Api, server),
+        waiting(**dict.fromkeys(pods_, "5")),
+        condition_of=lambda _: None,
+        size_of=lambda _: 0,
+        wait_confirmed=lambda: _wait(confirmed),
+        wall=lambda: MOMENT,
+    )
+
+    void = asyncio.create_task(touches.void(EVERYTHING))
+    await timeless.passing(5.0)
+    assert server.began == {}
+    confirmed.set()
+    await void
+
+    at_once = [len([*same]) for _, same in itertools.groupby(server.began.values())]
+    assert at_once == [4, 8, 16, 32, 4]
+
+
+async def _wait(event: asyncio.Event) -> None:
+    await event.wait()

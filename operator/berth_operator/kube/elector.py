@@ -39,6 +39,8 @@ WallClock = Callable[[], dt.datetime]
 RELEASED_SECONDS: Final = 1
 MOST_TRANSITIONS: Final = 2**31 - 1  # What the field holds.
 HUNG_SECONDS: Final = 15.0  # A program whose main loop hangs for so long will not recover.
+# A renewal without an answer for so long has the server to itself: no bind is sent until it has one.
+LATE_SECONDS: Final = 0.5
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -96,6 +98,7 @@ class Elector:
         self._acquiring: asyncio.Task[lease.Lease] | None = None
         self._acquired_clean = False  # Whether the last holder had no bind under way.
         self._renewed = 0.0
+        self._renewal_sent = math.inf  # Of a renewal without an answer yet.
         self._writing = asyncio.Lock()  # A renewal and the release must not overtake each other.
         self._renew_now = asyncio.Event()
         self._declaration: str | None = None  # The declaration that the next write carries.
@@ -109,8 +112,9 @@ class Elector:
         return self._held is not None and self._remaining() > 0
 
     def confirmed(self) -> bool:
-        """Whether we lead, and the Lease was renewed since the last call of `doubt`."""
-        return self.leads() and self._confirmed_doubts == self._doubts
+        """Whether we lead, no renewal is late, and the last came after the last call of `doubt`."""
+        is_late = self._clock() - self._renewal_sent > LATE_SECONDS
+        return self.leads() and not is_late and self._confirmed_doubts == self._doubts
 
     def doubt(self) -> None:
         """Renew the Lease at once, and lead unconfirmed until then: the server was unavailable."""
@@ -258,6 +262,7 @@ class Elector:
         A slow server has the whole time, and a connection that died silently costs only half of it.
         """
         writes = [asyncio.create_task(self._write(desired))]
+        self._renewal_sent = self._clock()
         try:
             async with asyncio.timeout(self._remaining()):
                 done, _ = await asyncio.wait(writes, timeout=self._remaining() / 2)
@@ -265,6 +270,7 @@ class Elector:
                     writes.append(asyncio.create_task(self._write(desired)))
                 return await _first_answer(writes)
         finally:
+            self._renewal_sent = math.inf
             await tasks.end(writes)
 
     def _renewal_failed(self, error: Exception) -> None:

@@ -91,7 +91,7 @@ class LeaderElection:
         return self._elector.leads()
 
     async def wait_confirmed(self) -> None:
-        """Wait until the Lease was renewed since the last call of `doubt`."""
+        """Wait until no renewal is late, and one has come after the last call of `doubt`."""
         while not self._elector.confirmed():
             self._renewed.clear()
             with contextlib.suppress(TimeoutError):

@@ -14,7 +14,7 @@ import datetime as dt
 import itertools
 import logging
 import math
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
 import msgspec
@@ -28,8 +28,10 @@ from berth_operator.scheduling import queued_pods
 
 log = logging.getLogger(__name__)
 
-AT_ONCE: Final = 32
-BYTES_AT_ONCE: Final = 4 << 20  # The server handles whole pods, and has to renew our Lease meanwhile.
+# The server has to renew our Lease meanwhile: so few at first, and one more after each answer.
+FIRST_AT_ONCE: Final = 4
+MOST_AT_ONCE: Final = 32
+BYTES_AT_ONCE: Final = 4 << 20  # It handles whole pods.
 PAUSE_SECONDS: Final = (0.1, 0.2, 0.5, 1.0)
 REFUSALS: Final = (errors.Forbidden, errors.Invalid, errors.BadRequest)
 MOST_REFUSALS: Final = 20  # A pod that nobody may change must not block all others.
@@ -50,15 +52,17 @@ class PodTouches:
         session: api.Api,
         ledger: Ledger,
         condition_of: Callable[[str], pod_status.PodCondition | None],
+        size_of: Callable[[str], int],
+        wait_confirmed: Callable[[], Awaitable[None]],
         *,
-        size: Callable[[str], int] = lambda _uid: 0,
         wall: Callable[[], dt.datetime],
     ) -> None:
         self._session = session
         self._ledger = ledger
         self._condition_of = condition_of
         self._wall = wall
-        self._size = size
+        self._size_of = size_of
+        self._wait_confirmed = wait_confirmed
         self._slots = WriteSlots()
 
     async def void(self, declared: bind_declarer.BindDeclaration) -> str:
@@ -78,7 +82,7 @@ class PodTouches:
                 "waiting pods changed, so that a late bind of an earlier leader is refused: %d", len(due)
             )
         until = asyncio.get_running_loop().time() + FAILING_SECONDS
-        due.sort(key=lambda one: self._size(one[0].uid))
+        due.sort(key=lambda one: self._size_of(one[0].uid))
         versions = await asyncio.gather(
             *(self._touch_until_changed(pod_info, before, until) for pod_info, before in due)
         )
@@ -90,7 +94,8 @@ class PodTouches:
             pause = PAUSE_SECONDS[min(attempt, len(PAUSE_SECONDS) - 1)]
             try:
                 # A slot for each attempt: one may take long, and others are quick.
-                async with self._slots.slot(self._size(pod_info.uid)):
+                async with self._slots.slot(self._size_of(pod_info.uid)):
+                    await self._wait_confirmed()
                     version = await self._changed(pod_info, before, attempt)
                 if version != before:
                     return version
@@ -146,9 +151,10 @@ class PodTouches:
 
 
 class WriteSlots:
-    """Slots for writes: a limited number with a limited sum of bytes, or a single larger one."""
+    """Slots for writes: a number that grows, with a limited sum of bytes, or a single larger one."""
 
     def __init__(self) -> None:
+        self._most = FIRST_AT_ONCE
         self._waiting: collections.deque[tuple[int, asyncio.Future[None]]] = collections.deque()
         self._count = 0
         self._bytes = 0
@@ -164,6 +170,7 @@ class WriteSlots:
             yield
         finally:
             self._count, self._bytes = self._count - 1, self._bytes - size
+            self._most = min(self._most + 1, MOST_AT_ONCE)
             self._admit()
 
     def _admit(self) -> None:
@@ -174,7 +181,7 @@ class WriteSlots:
                 admitted.set_result(None)
 
     def _has_room(self, size: int) -> bool:
-        return not self._count or (self._count < AT_ONCE and self._bytes + size <= BYTES_AT_ONCE)
+        return not self._count or (self._count < self._most and self._bytes + size <= BYTES_AT_ONCE)
 
 
 def _most_attempts(error: errors.ClientError) -> float:
