@@ -26,6 +26,7 @@ from berth_operator.engine import (
 from berth_operator.http_api import auth, pages, server, views
 from berth_operator.kube import (
     bind_log,
+    elector,
     events,
     evictor,
     feeds,
@@ -35,6 +36,7 @@ from berth_operator.kube import (
     leadership,
     misplaced_gpupods,
     pod_status,
+    pod_touches,
     write_failures,
 )
 from berth_operator.scheduling import explain, node_table, policy, queued_pods
@@ -58,6 +60,8 @@ SENTENCES: Final = {
         f"(`--lease-duration`, {PLAIN.lease_duration:g} s)",
         f"waits {leadership.SETTLE_SECONDS:g} s for their end",
         f"`--retry-period` ({PLAIN.retry_period:g} s)",
+        f"no answer for {elector.LATE_SECONDS:g} s no bind is sent",
+        f"it changes {pod_touches.FIRST_AT_ONCE} at once at first",
         f"exit code {leadership.EXIT_LOST}",
     ],
     "load on the API server": [
