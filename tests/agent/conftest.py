@@ -28,10 +28,9 @@ from berth_crds.client import api, connection, errors, lease, resources
 from support import nodes
 from support.nvml import presets
 from support.podresources import Kubelet
-from testbed import audit, waiting
+from testbed import audit, shipped, waiting
 from testbed import cluster as clusters
 
-ROOT = Path(__file__).parents[2]
 INTERVAL = 0.2
 PATIENCE = 15.0
 USER = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{names.AGENT_ACCOUNT}"
@@ -42,8 +41,8 @@ T = TypeVar("T")
 @pytest.fixture(scope="session")
 def berth(cluster: clusters.Cluster) -> clusters.Cluster:
     """Lend the cluster with Berth's kinds and roles in it."""
-    cluster.apply(ROOT / "manifests" / "rbac.yaml", *sorted((ROOT / "crds").glob("*.yaml")))
-    cluster.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+    shipped.install_kinds(cluster)
+    cluster.apply(shipped.MANIFESTS / "rbac.yaml")
     return cluster
 
 
@@ -356,7 +355,7 @@ async def own_rules(berth: clusters.Cluster, admin: api.Api) -> AsyncIterator[No
         await admin.delete(resources.POLICIES, names.DEFAULT_POLICY)
     yield
     if before:
-        berth.apply(ROOT / "manifests" / "default-policy.yaml")
+        berth.apply(shipped.MANIFESTS / "default-policy.yaml")
 
 
 @pytest.fixture

@@ -4,14 +4,13 @@ import pytest
 
 from crds import example_objects
 from testbed import cluster as clusters
+from testbed import shipped
 
 
 @pytest.fixture(scope="session")
 def kinds(cluster: clusters.Cluster) -> clusters.Cluster:
     """Return the cluster with our kinds on it; applying them again changes nothing."""
-    cluster.apply(*sorted(example_objects.CRDS.glob("*.yaml")))
-    crds = cluster.kubectl("get", "-f", str(example_objects.CRDS), "-o", "name").split()
-    cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", *crds)
+    shipped.install_kinds(cluster)
     return cluster
 
 

@@ -1,10 +1,11 @@
 """Installs what the project ships, as a user would."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from testbed import cluster
+from testbed import cluster, waiting
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 MANIFESTS: Final = ROOT / "manifests"
@@ -13,7 +14,19 @@ MANIFESTS: Final = ROOT / "manifests"
 def install_kinds(testbed: cluster.Cluster) -> None:
     """Apply the kinds, and wait until the server knows them."""
     testbed.apply(ROOT / "crds")
-    testbed.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
+    waiting.until(lambda: _are_established(testbed), what="the kinds to be known to the server", seconds=30)
+
+
+def _are_established(testbed: cluster.Cluster) -> bool:
+    # `kubectl wait` fails at once on a kind that has no conditions yet, as each has for a moment.
+    kinds = json.loads(testbed.kubectl("get", "crd", "--output=json"))["items"]
+    return bool(kinds) and all(
+        any(
+            (condition["type"], condition["status"]) == ("Established", "True")
+            for condition in kind["status"]["conditions"] or ()
+        )
+        for kind in kinds
+    )
 
 
 def install(testbed: cluster.Cluster, *, without: Sequence[str] = ()) -> None:
