@@ -1,6 +1,5 @@
 """Installs what the project ships, as a user would."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -9,6 +8,7 @@ from testbed import cluster, waiting
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 MANIFESTS: Final = ROOT / "manifests"
+KINDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 def install_kinds(testbed: cluster.Cluster) -> None:
@@ -19,7 +19,7 @@ def install_kinds(testbed: cluster.Cluster) -> None:
 
 def _are_established(testbed: cluster.Cluster) -> bool:
     # `kubectl wait` fails at once on a kind that has no conditions yet, as each has for a moment.
-    kinds = json.loads(testbed.kubectl("get", "crd", "--output=json"))["items"]
+    kinds = testbed.read(KINDS)["items"]
     return bool(kinds) and all(
         any(
             (condition["type"], condition["status"]) == ("Established", "True")
