@@ -1,4 +1,4 @@
-"""Fifty agents in one process: once all is said, the API server hears of them only by their Leases.
+"""Twenty agents in one process: once all is said, the API server hears of them only by their Leases.
 
 So it is as well while the load of all cards changes all the time: it travels with the Leases, and makes
 neither them more nor any other write.
@@ -27,7 +27,7 @@ from berth_crds.client import api, errors, resources
 from testbed import audit, waiting
 from testbed import cluster as clusters
 
-COUNT = 50
+COUNT = 20
 CARDS = 8
 START_SECONDS = 240.0
 INTERVAL = 5.0
@@ -45,7 +45,7 @@ NODES = [f"many-{number}" for number in range(COUNT)]
 
 @pytest.fixture
 async def nodes(admin: api.Api) -> AsyncIterator[list[str]]:
-    """Lend fifty Nodes."""
+    """Lend a Node for each agent."""
     await asyncio.gather(*(admin.create(resources.NODES, {"metadata": {"name": name}}) for name in NODES))
     yield NODES
     # From the leaves up: the garbage collector would be busy for as long as other tests wait for it.
@@ -135,7 +135,7 @@ async def shown(admin: api.Api) -> set[tuple[str, str]]:
 
 async def shows(admin: api.Api, wanted: set[tuple[str, str]]) -> bool:
     """Whether all of this is there."""
-    with contextlib.suppress(errors.ClientError):  # The server has fifty agents to serve.
+    with contextlib.suppress(errors.ClientError):  # The server has many agents to serve.
         return await shown(admin) >= wanted
     return False
 

@@ -12,20 +12,22 @@ from berth_crds import names
 from berth_operator.scheduling import cycle
 
 NODES = 200
+FEW_NODES = 20  # Where it is not the time that counts.
 PODS = 80
 HANGS = 1.0  # Seconds of this thread, far above any noise: without bounds, some of these take many.
 
 
 @pytest.fixture
 def operator() -> Iterator[in_memory_operator.InMemoryOperator]:
-    """Yield a cluster and a loop over it."""
-    made = in_memory_operator.InMemoryOperator(NODES)
+    """Yield a small cluster and a loop over it."""
+    made = in_memory_operator.InMemoryOperator(FEW_NODES)
     yield made
     made.close()
 
 
-def test_no_pod_hangs_the_loop(operator: in_memory_operator.InMemoryOperator) -> None:
+def test_no_pod_hangs_the_loop() -> None:
     """Pods of every kind come, are decided and leave again, and none keeps the loop for long."""
+    operator = in_memory_operator.InMemoryOperator(NODES)
 
     async def play() -> fuzz.Broken | None:
         run = fuzz.Run(operator, seed=7, most=HANGS)
@@ -34,7 +36,10 @@ def test_no_pod_hangs_the_loop(operator: in_memory_operator.InMemoryOperator) ->
             broken = await run.burst()
         return broken
 
-    assert asyncio.run(play()) is None
+    try:
+        assert asyncio.run(play()) is None
+    finally:
+        operator.close()
     assert {"bound", "waits", "InvalidRequest", "UnsupportedRequest"} <= operator.status_writer.answers.keys()
 
 
@@ -136,7 +141,7 @@ def test_the_exit_status_is_the_verdict(
     monkeypatch.setattr(results, "ROOT", tmp_path)
     monkeypatch.setattr(results, "FOLDER", tmp_path)
 
-    found = asyncio.run(fuzz.main(["--minutes", "0.01", "--seed", "7", "--nodes", "20"]))
+    found = asyncio.run(fuzz.main(["--minutes", "0.01", "--seed", "7", "--nodes", f"{FEW_NODES}"]))
 
     printed = capsys.readouterr()
     assert found == code

@@ -1,6 +1,5 @@
 """`make bench` runs all scenarios or one, and names them to somebody who asks for another."""
 
-import os
 import runpy
 import shlex
 import subprocess
@@ -35,6 +34,7 @@ def test_every_scenario_is_known() -> None:
     }
 
 
+@pytest.mark.filterwarnings("ignore:.* found in sys.modules:RuntimeWarning")
 @pytest.mark.parametrize(
     "target",
     [
@@ -42,24 +42,20 @@ def test_every_scenario_is_known() -> None:
         *("bench-openb", "bench-agent", "bench-decide", "fuzz", "chaos"),
     ],
 )
-def test_make_hands_on_what_is_asked(target: str) -> None:
+def test_make_hands_on_what_is_asked(
+    target: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Any program that measures or breaks tells what it can be asked, and does not start its work instead."""
     words = ["make", "--dry-run", "--no-print-directory", *target.split(), "ARGS=--help"]
     said = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    command = said.replace("\\\n", " ").splitlines()[-1]
+    python, switch, module, *args = shlex.split(said.replace("\\\n", " ").splitlines()[-1])
+    monkeypatch.setattr(sys, "argv", [python, *args])
 
-    asked = subprocess.run(
-        [sys.executable, *shlex.split(command)[1:]],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": "tests"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
 
-    assert asked.returncode == 0, asked.stderr
-    assert asked.stdout.startswith(f"usage: make {target} ")
+    assert (switch, ended.value.code) == ("-m", 0)
+    assert capsys.readouterr().out.startswith(f"usage: make {target} ")
 
 
 @pytest.mark.parametrize(

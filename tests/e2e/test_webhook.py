@@ -113,7 +113,7 @@ async def test_a_renewed_certificate_costs_no_pod(replicas: Replicas) -> None:
     async def keep_asking() -> None:
         while not stop.is_set():
             failures.append(await replicas.refusal())
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.2)
 
     asking = asyncio.create_task(keep_asking())
     path = certificate_keeper.SECRETS.path(certificate_keeper.SECRET, namespace=names.SYSTEM_NAMESPACE)

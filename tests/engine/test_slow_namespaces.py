@@ -68,24 +68,24 @@ async def test_slow_namespaces_together_keep_few_cards() -> None:
 
 
 @pytest.mark.parametrize(
-    ("at_once", "first", "assumed", "within"),
+    ("at_once", "first", "assumed", "crowd", "within"),
     [
-        pytest.param(64, bind_slots.FIRST_WIDTH, bind_slots.FIRST_WIDTH, 2.0, id="many"),
-        pytest.param(1, 1, 1, 10.0, id="one bind at once"),
+        pytest.param(64, bind_slots.FIRST_WIDTH, bind_slots.FIRST_WIDTH, CROWD, 2.0, id="many"),
+        pytest.param(1, 1, 1, 60, 2.6, id="one bind at once"),
     ],
 )
 @timeless.scenario
 async def test_a_namespace_that_has_become_quick_again_is_bound_at_once(
-    at_once: int, first: int, assumed: int, within: float
+    at_once: int, first: int, assumed: int, crowd: int, within: float
 ) -> None:
     """With each quick answer more are sent, until all are."""
     engine = with_slow_pods(first, Reply(takes=1.0), at_once)
     await engine.advance(0.9)
-    engine.crowd((f"later{number}" for number in range(CROWD)), namespace=SLOW)
+    engine.crowd((f"later{number}" for number in range(crowd)), namespace=SLOW)
     await engine.advance(0.99)
 
     kept = len(engine.ledger.assumed_pods)
-    await engine.advance(lambda: engine.results() == {"bound": first + CROWD})
+    await engine.advance(lambda: engine.results() == {"bound": first + crowd})
 
     assert kept == assumed
     assert engine.now() < within
