@@ -12,7 +12,7 @@ A server may accept a dry run and still refuse the bind: etcd, which has limits 
 asked by a dry run. Such a pod gets no more dry runs. It is on trial: it is bound after pauses that
 grow to a minute, and comes after all others.
 
-Each second one refused pod of each namespace is retried, and of a crowd one thirtieth, whether there is a
+Once a second one refused pod of each namespace is retried, and of a crowd one thirtieth, whether there is a
 card for it or not. A few refused pods are also retried whenever there is a card; a crowd is not, since a
 freed card must not make the server answer hundreds of dry runs before it binds others. Once a dry run
 is accepted, all pods of that namespace are tried at once. Time comes in as a number; no clock is read.

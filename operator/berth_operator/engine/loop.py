@@ -1,8 +1,9 @@
 """The loop: wait for events, decide, bind, report.
 
 A short quiet window lets a burst of events arrive before a round, and a maximum bounds the delay.
-A round awaits nothing: after it the binder sends what was decided, and other tasks write the statuses.
-The ledger has all that is known of the cluster; its `wake` is set whenever that has changed.
+A round awaits nothing: after it the binder sends what was decided (`binder`; the limits are in
+`bind_sender`), and other tasks write the statuses. The ledger has all that is known of the cluster; its
+`wake` is set whenever that has changed.
 """
 
 import asyncio
@@ -22,8 +23,8 @@ SEARCH_SECONDS: Final = 0.01  # The part of DECIDE_SECONDS that one pod may sear
 # The part of DECIDE_SECONDS in which pods are tried in the order of the queue. The rest is for those that
 # the time does not reach in this order (`scheduling.rotation`).
 IN_ORDER_SECONDS: Final = 0.01
-# To find out why a pod waits is begun only while `waiting_reasons.LEAST_SECONDS` (0.015) of this are left:
-# only where deciding took less than half of it. Each explanation has a time limit of its own.
+# No explanation of a waiting pod is begun unless `waiting_reasons.LEAST_SECONDS` of this are left, so where
+# deciding took long there is none. Each explanation has a time limit of its own.
 ROUND_SECONDS: Final = 0.03
 
 
@@ -91,7 +92,7 @@ class Loop:
         for decision in cycle.schedule(ledger.search, ledger.backlog, started, ledger.policy, limits):
             round_decisions.append((decision, version))
             if isinstance(decision, decisions.Bind):
-                self.binder.bind(decision)
+                self.binder.bind(decision)  # The ledger has it from now on, so the next pod sees it.
                 version = ledger.inventory.table.version
                 if self.binder.has_too_many_unanswered:
                     break  # Only a bind adds to them.

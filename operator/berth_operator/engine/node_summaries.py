@@ -1,7 +1,7 @@
 """Summaries of nodes: what `kubectl get devices` shows of the inventory.
 
 A summary is made of one node of the inventory, as plain values that may cross into another thread. How often
-summaries are written is said by `kube.summary_reporter`.
+summaries are written is in `kube.summary_reporter` (FLUSH_SECONDS).
 """
 
 import collections

@@ -12,14 +12,15 @@ memory, extended resources, labels of the node, volumes, other pods). What it as
 both: the kubelet counts it, and Berth allocates it. Both together are its `signature`: as in kube-scheduler,
 pods with the same can be placed alike. Its `need` sums the request up in numbers, for the filters. A pod
 needs a `device search` where these do not tell whether a node fits: then combinations of the node's devices
-are tried (`search`).
+are tried (`search`). A placement has a grant for each container: the devices it gets. A share is what it gets
+of one device, all of it or a part.
 
 Pods are tried in order. Those that the time of a round does not reach in this order are tried out of order,
 in the last part of the round (`rotation`). If a node gains room after a pod's last try, or comes to suit it,
 the node is reserved for this pod until its next try. A pod that is tried out of order takes no node that is
 reserved for a pod before it in the queue. A pod that might fit only on reserved nodes stays active, and once
-it has been held back for half a second it ignores reservations. A namespace is suspended while its binds take
-long at the API server: its pods are skipped.
+it has been held back for long enough (`rotation.HELD_BACK_SECONDS`) it ignores reservations. A namespace is
+suspended while its binds take long at the API server: its pods are skipped.
 """
 
 import dataclasses
@@ -155,6 +156,7 @@ def schedule(
             yield decision
         else:
             backlog.note_held_back(pod_info.uid, now=now)
+        # After pods in order one may still come out of order, however late it is.
         if deadlines is not None and deadlines.over and not in_order:
             return
 
@@ -170,13 +172,16 @@ def _pods_to_try(
     active = backlog.active(now, limits.pods_in_order)
     next_in_order, offered = None, 0
     for pod_info in active:
+        # One pod is tried even if the round is over before it begins, but none in order in the part that is
+        # for those out of order.
         if deadlines is not None and (deadlines.in_order_over or (offered and deadlines.over)):
             next_in_order = pod_info
             break
         offered += 1
         yield PodToTry(pod_info)
-    # `active` ends after `pods_in_order`, or after so many pods that need a device search. Then more may be
-    # active than it has yielded.
+    # `active` ends after `pods_in_order` pods, or after `MOST_SEARCHED_IN_A_ROUND` that need a device search.
+    # It does not tell which: where it may have been the latter, more pods are taken to be active than it
+    # yielded.
     at_limit = offered >= min(limits.pods_in_order, MOST_SEARCHED_IN_A_ROUND)
     if deadlines is None or (next_in_order is None and not at_limit):
         return  # All active pods had their turn, or there is no clock.
@@ -315,7 +320,8 @@ def _decide(
 ) -> decisions.Decision | None:
     """Return the decision for a pod; None if it might fit only on nodes reserved for earlier pods."""
     original, pod_info = pod_info, policy_rules.apply(policy, pod_info)
-    # What pods on nodes say of it, and the nodes whose kubelets reject pods of its namespace.
+    # Add the inter-pod terms of pods on nodes that select it, and the nodes whose kubelets reject pods of its
+    # namespace.
     pod_info = existing_terms.with_terms_of_existing_pods(search.inventory.pods, pod_info)
     pod_info = namespace_quarantines.with_quarantined_nodes(search.inventory.quarantines, pod_info)
     if pod_info.faults and not original.faults:
@@ -344,7 +350,7 @@ def hold_for(pod_info: queued_pods.PodInfo, placement: decisions.Placement) -> h
         title=pod_info.title,
         node=placement.node,
         amounts=tuple(sorted(demand.amounts + demand.device_resources)),
-        shares=allocator.peak_shares(placement.grants),
+        shares=allocator.peak_shares(placement.grants),  # Containers that never run together share devices.
         host_ports=demand.host_ports,
         claims=demand.claims,
         disks=demand.disks,

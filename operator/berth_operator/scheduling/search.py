@@ -12,11 +12,12 @@ have the pod's images. A node's Device lists all its devices. How a pod's device
 grouping; a scope is how near they must be: by NVLink, a PCIe switch or a NUMA node.
 
 A device search is the part that tries combinations of the devices of one node (`devices.packing`). Few pods
-need one, because for most the filters tell all (`Need.filters_suffice`). It has limits of steps and time: a
-node on which it reached them is undecided. For a share of one card the strategy also names, for each node,
-the slot of the card to try first: its column in `node_table`. A node's gpu unit is what nvidia.com/gpu asks
-for there: whole cards, replicas, MIG instances, or cards that the kubelet counts (`gpu_units`). So a request
-may mean something else on some nodes.
+need one, because for most the filters tell all (`Need.filters_suffice`). It has limits of steps and time
+(`Effort`): a node on which it reached them is undecided. An effort is `cut_short` once more was needed than
+was left of it: then "no" proves nothing. It is `out_of_time` by the clock alone. For a share of one card the
+strategy also names, for each node, the slot of the card to try first: its column in `node_table`. A node's
+gpu unit is what nvidia.com/gpu asks for there: whole cards, replicas, MIG instances, or cards that the
+kubelet counts (`gpu_units`). So a request may mean something else on some nodes.
 """
 
 import collections
@@ -80,8 +81,7 @@ class Search:
 
         Preferred scopes of the pod's devices are tried first (`scopes.preferred_groupings`), then the request
         as it is, then what it means on nodes of other gpu units. Once `effort` is used up, the nodes that
-        were not searched are left to the next call: those that refused are not searched again until they
-        change. `signature` is made of request and demand; a caller that has it passes it on.
+        were not searched are left to the next call: those that refused are searched again when they change.
         """
         effort = Effort() if effort is None else effort
         signature = signature or signatures.of(request, demand)
@@ -96,14 +96,14 @@ class Search:
     def _in_order(
         self, signature: signatures.Signature
     ) -> Iterator[tuple[signatures.Signature, node_table.Numbers]]:
-        """Yield what is looked for in turn, with the positions of the nodes that it is not meant for.
+        """Yield the signatures to look for in turn, each with the positions of the nodes it is not meant for.
 
-        It asks the same of other pods each time.
+        They differ in what they ask of devices, and never in what they require of other pods.
         """
         preferred = tuple(scopes.preferred_groupings(signature.grouping))
-        # On some nodes the request means something else (`gpu_units`). A request that requires a grouping, as
-        # each of the stricter ones does, is never given its other meaning, and the filters would let it on
-        # these nodes as it stands. So they are left out.
+        # On nodes of replicas, say, nvidia.com/gpu asks for a replica, and no scope applies to replicas. With
+        # a scope that it prefers made a requirement, the request would be read there as one for whole cards,
+        # and the filters would let it pass. So such nodes are left out until the request is tried as it is.
         of_other_units = self._positions_of_other_gpu_units(signature) if preferred else NO_POSITIONS
         for grouping in preferred:
             stricter = dataclasses.replace(signature.request, grouping=grouping)
@@ -160,10 +160,10 @@ class Search:
     ) -> decisions.Placement | None:
         """Return a placement on a node that is not hidden; those that other pods rule out are `refused`."""
         cached = self._current_scores(signature, policy)
-        # Three passes, each only if none before found a node.
-        # 1. All nodes but those that were undecided when last searched (`_searched_last`, by name).
-        # 2. Those of them that have changed since. The others still have the score INFEASIBLE.
-        # 3. The others, scored again from `undecided_tries_by_row`, each `MOST_RETRIES` times at most.
+        # Undecided nodes cost most, so they come last. Three passes, each only if none before found a node:
+        # 1. All nodes that were not undecided when they were last searched (`_searched_last`).
+        # 2. Undecided nodes that have changed since: these have a new score.
+        # 3. Undecided nodes that have not changed: scored again here, each at most `MOST_RETRIES` times.
         rows_for_third_pass = set(cached.rows_to_retry()) if cached.undecided_tries_by_row else set[int]()
         undecided_before = self._searched_last.of(signature)
         hidden_scores = cached.hide(positions_to_hide) if positions_to_hide.size else None
@@ -192,6 +192,7 @@ class Search:
         failed_searches: int = 0,
     ) -> tuple[decisions.Placement | None, int]:
         """Return a placement on the best node that fits, and how many nodes all passes searched in vain."""
+        # Preferences are relative to the nodes that pass all filters, so the choice must know who is refused.
         best_position = choice.best_position_finder(self.inventory, signature, cached, refused)
         request, filters_suffice = signature.request, signature.need.filters_suffice
         while len(cached.score) and (filters_suffice or not effort.cut_short):
@@ -261,7 +262,7 @@ class Search:
         return self.reasons_by_row(signature, policy)
 
     def unsearched(self, signature: signatures.Signature) -> int:
-        """Count the nodes that `place` has left to its next call, again for each thing that it looks for."""
+        """Count the nodes that `place` has left to its next call: once for each signature it looks for."""
         looked_for = (signatures.without_inter_pod_rules(one) for one, _ in self._in_order(signature))
         scores = (cached.score for one in looked_for if (cached := self._cached.get(one)) is not None)
         return sum(int(np.count_nonzero(score != search_memory.INFEASIBLE)) for score in scores)

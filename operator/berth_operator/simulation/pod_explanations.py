@@ -1,4 +1,6 @@
-"""Why a pod does not fit, as the core explains it, in the sentences that are printed.
+"""Why a pod does not fit, as the core explains it: when it is explained, and how long that may take.
+
+The table that `place --explain` prints of it is made by `scheduling.explain.tables`.
 
 Pods with equal requests share one explanation until something is placed: in a full cluster those
 are most pods. The reasons of every single node are computed only if they are printed. Usual pods

@@ -23,7 +23,9 @@ from berth_operator.scheduling.wording import amount, fewer, have
 
 MIB: Final = 1 << 20
 NAME: Final = "free memory"
-MOST_VARIANTS: Final = 8  # Amounts that are proposed instead, at most: some nodes lack something else.
+# How many smaller amounts are proposed: a node that has the largest of them may lack something else, so that
+# only a smaller one would help.
+MOST_VARIANTS: Final = 8
 
 
 def asked(signature: signatures.Signature) -> bool:
@@ -38,20 +40,21 @@ def resolvable(query: Query) -> Iterator[Rejection]:
         return
     enough = cards.meeting_conditions(query) & query.enough_memory_free
     if need.whole:
+        # Less what is kept back there for pods whose allocation cannot be read (`withheld_cards`).
         free = node_table.count(enough & table.unused[rows]) - table.withheld[rows]
         yield Rejection(free < need.whole, Reason.FREE_MEMORY)
-    for ask in need.largest_shares:
+    for ask in need.largest_shares:  # What has room for these has room for each smaller share.
         yield Rejection(node_table.count(query.room_for(ask, enough)) < ask.count, Reason.FREE_MEMORY)
-    if len(need.shares) > 1:
+    if len(need.shares) > 1:  # And is there room for all shares together?
         yield Rejection(~cards.room_together(query, enough & table.in_service[rows]), Reason.FREE_MEMORY)
 
 
 def _least_of_best(query: Query) -> node_table.Numbers:
-    """Return for each node how much is free on each of as many of its cards as are asked for."""
+    """Return for each node the n-th largest free memory of its cards, where n cards are asked for."""
     others = dataclasses.replace(query.signature.conditions, free_memory_at_least=0)
-    there = query.table.model[query.rows] != node_table.ABSENT
-    meeting = matching_cards(query.inventory, query.rows, others, among=there)
-    found = query.table.free_memory(query.rows) * (there if meeting is None else meeting)
+    present = query.table.model[query.rows] != node_table.ABSENT
+    meeting = matching_cards(query.inventory, query.rows, others, among=present)
+    found = query.table.free_memory(query.rows) * (present if meeting is None else meeting)
     count = max(1, query.need.min_cards)
     if count > found.shape[1]:
         return np.zeros(query.node_count, dtype=np.int64)
@@ -80,20 +83,20 @@ class RequireLess(changes.Change):
 
     def clause(self) -> str:
         """Return what comes after "would fit if" in an explanation."""
-        wanted, there = (amount(Unit.BYTES, one) for one in (self.deficit.wanted, self.deficit.free))
-        return f"it required {there} instead of {wanted} of free memory on each card"
+        wanted, free = (amount(Unit.BYTES, one) for one in (self.deficit.wanted, self.deficit.free))
+        return f"it required {free} instead of {wanted} of free memory on each card"
 
 
 def relaxations(failed: FailedPlacement) -> Iterator[changes.ProposedChange]:
-    """Propose to require as much as is free on cards of some node; `cards` proposes to require nothing."""
+    """Yield the change to require as much as is free somewhere; `cards` proposes to require nothing."""
     query = failed.query
     wanted = query.signature.conditions.free_memory_at_least
     if wanted and cards.card_asks(query.need):
-        there = np.unique(_least_of_best(query) // MIB * MIB).tolist()
-        less = [one for one in reversed(there) if 0 < one < wanted][:MOST_VARIANTS]
+        amounts = np.unique(_least_of_best(query) // MIB * MIB).tolist()
+        less = [one for one in reversed(amounts) if 0 < one < wanted][:MOST_VARIANTS]
         deficits = (Deficit(NAME, Unit.BYTES, wanted, one) for one in less)
-        variants = [RequireLess(deficit=one, cost=one.missing_fraction) for one in deficits]
-        yield from [changes.ProposedChange(variants)] if variants else ()
+        if variants := [RequireLess(deficit=one, cost=one.missing_fraction) for one in deficits]:
+            yield changes.ProposedChange(variants)
 
 
 def _too_little(nodes: int, pod: queued_pods.PodInfo, _detail: str) -> str:

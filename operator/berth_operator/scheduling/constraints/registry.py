@@ -1,8 +1,14 @@
 """All constraints, in the order in which nodes are asked for their reasons.
 
-To add one, write its file and name it here. A reason of its own is a new `decisions.Reason`, and stands in
-`decisions.LIFTED_BY` with the events after which pods are tried again. A fact of nodes that is not known yet
-is a field in `nodes.facts`, which `translate.nodes` reads.
+`constraint` tells what the parts of one are for; the words of its reasons stand in its own file. To add one,
+write its file and name it here. Besides, it may need
+
+- a reason of its own: a `decisions.Reason`, which stands in `decisions.LIFTED_BY` with the events after which
+  pods are tried again. If a change of the Node object lifts it, it stands in
+  `node_survey.NODE_OBJECT_REASONS` as well, and if repairing the node does, in `advice.REPAIRABLE`;
+- a fact that nobody has read so far: of a Node, a field in `nodes.facts`, filled by `translate.nodes`; of a
+  Device, one in `devices.device_facts`, filled by `translate.devices`;
+- a column of `node_table`, if a filter reads that fact of all nodes at once.
 """
 
 import functools
@@ -74,7 +80,8 @@ WORDS: Final[Mapping[Reason, Words]] = {
 BRIEF: Final[Mapping[Reason, str]] = {
     reason: words for one in CONSTRAINTS for reason, words in one.brief.items()
 }
-# Those two are asked apart from the others (`passes_node_filters`).
+# Asked apart from the others (`passes_node_filters`): the first makes the mask that the others narrow, the
+# second is left out on clusters without partitions.
 _APART: Final = (resources.CONSTRAINT, partition_policy.CONSTRAINT)
 _WITHOUT_OTHER_PODS: Final = tuple(
     one for one in CONSTRAINTS if one not in _APART and one.depends_on is not DependsOn.OTHER_PODS
@@ -131,7 +138,7 @@ def passes_node_filters(query: Query, filters: tuple[constraint.Filter, ...]) ->
         mask &= of_unit
     for passing in filters:
         mask &= passing(query)
-    # On most clusters no node honours them.
+    # On most clusters no node insists on partitions, so this is left out.
     if query.table.honoring and partition_policy.asked(query.signature):
         mask &= partition_policy.feasible(query)
     return mask

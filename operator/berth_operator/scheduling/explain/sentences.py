@@ -1,9 +1,11 @@
 """Sentences: what condition and event say of a pod that waits.
 
-One sentence for the counts, with what is nearest, and one for what would help most. It
-holds only figures of the cards it names and numbers of nodes, so it stays the same while
-pods come and go elsewhere. Conditions and events have a limit of 1,024 characters; where
-that is met, rare reasons are left out before anything is cut.
+One sentence for the counts, with what is nearest, and one for what would help most. They hold
+only figures of the cards they name and numbers of nodes, so they stay the same while pods come
+and go elsewhere. Conditions and events have a limit of 1,024 characters; where that is met, rare
+reasons are left out before anything is cut.
+
+The words of each reason are in the file of its constraint (`words`, `brief`).
 """
 
 import functools

@@ -1,5 +1,6 @@
 """What would make a pod fit: single changes, the cheapest first, or else two, found by trying them.
 
+What a change is, and the scenario to which it is applied, is told in `scheduling.changes`: read that first.
 `advice` combines what the constraints propose into sets. A change of the pod is tried on all nodes
 (`feasibility`), one of a node is tried on a copy of the node (`trials`). `victims` finds the pods whose end
 would make room. `node_survey` has the answers of all nodes to the pod, and which of them need the least

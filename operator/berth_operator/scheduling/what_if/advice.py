@@ -120,11 +120,17 @@ def _node_changes(survey: NodeSurvey, shortfalls: Shortfalls) -> Iterator[Advice
 
 def _rows_to_try(survey: NodeSurvey) -> Iterable[int]:
     """Return the nearest nodes that one constraint alone blocks, the nearest of all, and a few to repair."""
-    nearest = (survey.nearest(among) for among in (registry.blocked_by_one(survey.query), None))
-    repairable = (survey.nearest(survey.nodes_with_reason(frozenset({reason}))) for reason in REPAIRABLE)
-    nearest_rows = (rows[: explanation_budget.MOST_NEAREST_NODES] for rows in nearest)
-    rows_to_repair = (rows[: explanation_budget.MOST_NODES_PER_CHANGE] for rows in repairable)
-    return dict.fromkeys(itertools.chain(*nearest_rows, *rows_to_repair))
+    most_nearest, most_to_repair = (
+        explanation_budget.MOST_NEAREST_NODES,
+        explanation_budget.MOST_NODES_PER_CHANGE,
+    )
+    blocked_by_one = survey.nearest(registry.blocked_by_one(survey.query))[:most_nearest]
+    nearest_of_all = survey.nearest()[:most_nearest]
+    to_repair = (
+        survey.nearest(survey.nodes_with_reason(frozenset({reason})))[:most_to_repair]
+        for reason in REPAIRABLE
+    )
+    return dict.fromkeys(itertools.chain(blocked_by_one, nearest_of_all, *to_repair))
 
 
 def cheapest_of_one_or_two_changes(
@@ -132,7 +138,7 @@ def cheapest_of_one_or_two_changes(
 ) -> Advice | None:
     """Return the cheapest one or two changes that help, on the first of these nodes where they do.
 
-    One may suffice here, since `single_changes` tries each type of change on few nodes only.
+    One change may help here that `single_changes` did not find, since that tries each type on few nodes only.
     """
     for row in itertools.islice(rows, explanation_budget.MOST_NODES_FOR_PAIRS):
         sets = (_helpful_combinations(survey, row, shortfalls, count) for count in (1, 2))
@@ -202,8 +208,8 @@ def cheapest_variant(proposal: ProposedChange, helps: Callable[[Change], bool]) 
         return None
     # Once a cumulative variant helps, all later ones do, so bisection finds the first.
     change = variants[bisect.bisect_left(variants, x=True, hi=len(variants) - 1, key=helps)]
-    # Each variant has one part (`Change.parts`) more than the variant before it, and that one did not help.
-    # So the last part is needed, at least until another one is dropped.
+    # Where variants have parts (`Change.parts`), each has one more than the variant before it. That one did
+    # not help, so the last part is needed, at least until another one is dropped.
     return _minimized(change, change.parts[:-1], helps, needed=change.parts[-1:])
 
 

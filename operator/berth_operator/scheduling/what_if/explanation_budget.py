@@ -14,8 +14,8 @@ from berth_operator.scheduling.changes import Scenario
 from berth_operator.scheduling.devices.search_effort import Effort
 
 STEPS_FOR_ALL_NODES: Final = 40_000  # Where all nodes are to be diagnosed and nobody waits.
-SURVEY_FRACTION: Final = 0.4  # What the survey may use, which finds out which nodes refuse and why.
-DIAGNOSIS_FRACTION: Final = 0.5  # What the diagnosis of single devices may use of the rest.
+SURVEY_FRACTION: Final = 0.4  # For the survey: which nodes refuse, and why.
+DIAGNOSIS_FRACTION: Final = 0.5  # Of the rest, for the diagnosis of single devices.
 
 # What is tried at most, whatever steps are left.
 
@@ -31,7 +31,7 @@ NO_LIMIT: Final = 1 << 40
 # Prices in steps.
 _STEPS_PER_NODE_READ: Final = 20  # Reading a node before it is searched.
 _STEPS_PER_TRIAL: Final = 20
-_TERMS_PER_STEP: Final = 16  # Labels, values and tolerations of the pod.
+_TERMS_PER_STEP: Final = 16  # A term is a label, a value or a toleration that the pod names.
 _STEPS_PER_FILTER: Final = 5
 _NODES_PER_STEP: Final = 256
 
@@ -75,5 +75,5 @@ class ExplanationBudget:
 
     def spend_on_filters(self, scenario: Scenario, nodes: int) -> None:
         """Subtract the price of filtering all nodes."""
-        steps_for_many_nodes = 1 + scenario.demand.size // _TERMS_PER_STEP
-        self.effort.spend(_STEPS_PER_FILTER + nodes * steps_for_many_nodes // _NODES_PER_STEP)
+        steps_per_256_nodes = 1 + scenario.demand.size // _TERMS_PER_STEP
+        self.effort.spend(_STEPS_PER_FILTER + nodes * steps_per_256_nodes // _NODES_PER_STEP)

@@ -45,7 +45,8 @@ NODE_OBJECT_REASONS: Final = frozenset(
         Reason.SPREAD_LABEL_MISSING,
     }
 )
-# The reasons why a node gives out no device at all. In `node_table` None stands first: it gives out some.
+# The reasons why a node gives out no device at all. In `node_table` they follow None, for nodes that give out
+# some.
 NO_DEVICE_AT_ALL: Final = frozenset(one for one in node_table.NO_DEVICES_REASONS if one is not None)
 
 ReasonsByClass = dict[Hashable, NodeReason | None]  # Of nodes that are equal in all that matters to the pod.
@@ -144,7 +145,7 @@ def survey(
     query = Query(inventory, inventory.all_rows, signature)
     reason_table = reason_counts.evaluate(query, search.current_reasons_by_row(signature, policy))
     has_node = inventory.table.has_node[: inventory.size].copy()
-    _search_passing_nodes(
+    _add_reasons_of_searched_nodes(
         reason_table, inventory, pod_info, has_node & (reason_table.reason_index == 0), budget
     )
     return NodeSurvey(
@@ -173,7 +174,7 @@ def _gaps(query: Query) -> node_table.Scores:
     return np.maximum(found, registry.inter_pod_gaps(query))
 
 
-def _search_passing_nodes(
+def _add_reasons_of_searched_nodes(
     reason_table: reason_counts.ReasonTable,
     inventory: Inventory,
     pod_info: queued_pods.PodInfo,
@@ -184,9 +185,9 @@ def _search_passing_nodes(
     request, order = pod_info.request, inventory.name_positions()
     unsure = set(np.flatnonzero(passing).tolist())
     if request.need.filters_suffice or not request.need.any_device:
-        # The filters decide here, also for a pod that asks for no devices but names a scope for them, of
-        # which `filters_suffice` does not say so. If the pod asks for some, the search of one node confirms
-        # what the filters say: that is so cheap that it is not charged.
+        # The filters decide here. (`filters_suffice` is false for a pod that names a scope and asks for no
+        # device, but they do.) If the pod asks for devices, the search of one node confirms what the filters
+        # say: that is so cheap that it is not charged.
         unlimited_budget = ExplanationBudget(
             Effort(explanation_budget.NO_LIMIT, budget.effort.expired), unlimited_nodes=True
         )

@@ -68,6 +68,7 @@ def inventory_of(survey: NodeSurvey, scenario: Scenario) -> Inventory:
         copy.set_agent_not_ready(scenario.device.node, scenario.agent_not_ready)
         copy.set_quarantine(scenario.device.node, scenario.quarantine)
     for hold in scenario.holds:
+        # Where the cluster does not show a pod's bind yet, its volumes are assumed, as in the real inventory.
         copy.charge(hold, being_bound=survey.inventory.volumes.assumes(hold.uid, hold.claims))
     if signatures.needs_free_memory(scenario.request):
         card_loads.copy_unallocated_use(survey.inventory, copy, scenario.node.name)

@@ -20,8 +20,8 @@ from berth_operator.scheduling.what_if.node_survey import NodeSurvey
 def remedies(scenario: Scenario) -> Iterator[ProposedChange]:
     """Yield proposals to end pods, first those that share their devices with the fewest others.
 
-    Where the waiting pod requires some to be near, all but one of them are tried, then all: they may be those
-    that it requires, and the more of a proposal's pods end the better is assumed (`advice.cheapest_variant`).
+    The waiting pod may require one of them to be near, by affinity. Then ending all but that one is proposed
+    first: `advice.cheapest_variant` takes it that ending more pods does no harm, which would be wrong here.
     """
     node, holds = scenario.node.name, scenario.holds
     if (needed := _last_needed(scenario)) is not None:
