@@ -72,7 +72,7 @@ class HealthMonitor:
                 ignored=self._own.ignored | xid_choices.XidChoice(frozenset(health.ignored_xids)),
                 critical=self._own.critical | xid_choices.XidChoice(frozenset(health.critical_xids)),
                 cool_down=health.cool_down_seconds,
-                clean_looks=health.clean_probes,
+                clean_probes=health.clean_probes,
             )
         )
 

@@ -112,8 +112,8 @@ def test_its_figures_are_the_defaults() -> None:
     """The seconds and looks of the way back are what holds where nobody says otherwise."""
     plain, policy = health_rules.DEFAULT, wire.HealthRules()
 
-    assert f"for {plain.cool_down:g} s and {plain.clean_looks} looks in a row" in PAGE
-    assert (policy.cool_down_seconds, policy.clean_probes) == (plain.cool_down, plain.clean_looks)
+    assert f"for {plain.cool_down:g} s and {plain.clean_probes} looks in a row" in PAGE
+    assert (policy.cool_down_seconds, policy.clean_probes) == (plain.cool_down, plain.clean_probes)
     assert f"{names.REPAIRED}=" in PAGE
 
 

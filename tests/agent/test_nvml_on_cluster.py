@@ -28,7 +28,7 @@ from testbed import proxy
 if TYPE_CHECKING:
     from agent.conftest import Scene
 
-PATIENT = health_rules.HealthRules(cool_down=3600, clean_looks=1)
+PATIENT = health_rules.HealthRules(cool_down=3600, clean_probes=1)
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ CARDS: Final = 8
 SICK: Final = 5  # The index of the card that falls sick.
 XID: Final = 79
 HARMLESS_XID: Final = 13  # A program failed, which says nothing of its card.
-RULES: Final = health_rules.HealthRules(cool_down=0, clean_looks=2)
+RULES: Final = health_rules.HealthRules(cool_down=0, clean_probes=2)
 SECONDS_BETWEEN_LOOKS: Final = 3600.0
 
 

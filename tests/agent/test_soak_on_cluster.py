@@ -258,7 +258,7 @@ async def test_an_hour_of_faults_ends_with_the_truth(
 ) -> None:
     """Device and GpuPod say at last what is so; each write of the agent changed something."""
     rig = place(presets.DGX_A100)
-    scene.rules = health_rules.HealthRules(cool_down=60 / FASTER, clean_looks=3)
+    scene.rules = health_rules.HealthRules(cool_down=60 / FASTER, clean_probes=3)
     scene.deadline = 0.5
     scene.clock = sixty_times_as_fast()
     await scene.create_node()

@@ -94,7 +94,7 @@ def test_card_is_well_after_seconds_and_looks() -> None:
     clinic.look(48)
     assert clinic.seconds_until_well() == 60
 
-    hasty = Clinic(health_rules.HealthRules(cool_down=0, clean_looks=3))
+    hasty = Clinic(health_rules.HealthRules(cool_down=0, clean_probes=3))
     hasty.look(48)
     assert hasty.seconds_until_well() == 3 * TICK
 

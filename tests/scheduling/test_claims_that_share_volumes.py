@@ -98,7 +98,7 @@ def change(dice: random.Random, inventory: Inventory, at: int) -> None:
         case 2:
             known.put_claim(make.claim(f"other-{at}", storage_class=make.LOCAL))
             claims = make.using(f"other-{at}").demand.claims
-            inventory.charge(builders.hold(f"other-{at}", "n2", claims=claims), being_bound=True)
+            inventory.charge(builders.hold(f"other-{at}", "n2", claims=claims), assume_volumes=True)
         case _:
             known.put_volume(drawn_volume(dice, name, claimed=dice.choice(("", "", "", "c0"))))
 

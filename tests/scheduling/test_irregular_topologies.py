@@ -84,7 +84,7 @@ def test_a_node_that_takes_all_the_time_is_asked_last(monkeypatch: pytest.Monkey
 
 def test_a_node_that_answers_in_time_is_asked_in_its_turn_again() -> None:
     """It is searched last only until it has answered, which it does where no other node fits."""
-    last, signature = search_memory.NodesSearchedLast(), signatures.of(HARD.request, HARD.demand)
+    last, signature = search_memory.NodesToSearchLast(), signatures.of(HARD.request, HARD.demand)
 
     found = []
     for late in (True, False):
@@ -96,15 +96,15 @@ def test_a_node_that_answers_in_time_is_asked_in_its_turn_again() -> None:
 
 def test_nodes_that_are_searched_last_are_remembered_within_bounds() -> None:
     """However many nodes and signatures there are."""
-    last, count = search_memory.NodesSearchedLast(), search_memory.MOST_SIGNATURES + 9
+    last, count = search_memory.NodesToSearchLast(), search_memory.MOST_SIGNATURES + 9
     asked = [signatures.of(HARD.request, builders.demand(cpu)) for cpu in range(count)]
 
     for signature in asked:
-        for at in range(search_memory.MOST_SEARCHED_LAST + 1):
+        for at in range(search_memory.MOST_TO_SEARCH_LAST + 1):
             last.note(signature, f"n{at}", undecided=True)
 
     assert not last.of(asked[0])
-    assert list(last.of(asked[-1])) == [f"n{at}" for at in range(1, search_memory.MOST_SEARCHED_LAST + 1)]
+    assert list(last.of(asked[-1])) == [f"n{at}" for at in range(1, search_memory.MOST_TO_SEARCH_LAST + 1)]
 
 
 def test_a_search_that_lost_its_time_is_made_again() -> None:

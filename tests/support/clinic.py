@@ -13,7 +13,7 @@ PAIR = simulated.machine("n1", "2xA100-SXM4-80GB")
 # Cards that say nothing of their health: it is judged.
 FIRST, SECOND = (dataclasses.replace(card, health=None) for card in PAIR.answering_cards())
 CARD, PEER = FIRST.uuid, SECOND.uuid
-RULES = health_rules.HealthRules(cool_down=60, clean_looks=3)
+RULES = health_rules.HealthRules(cool_down=60, clean_probes=3)
 GONE = probe.LostCard(0, "GpuIsLost", "it does not answer", CARD)
 
 

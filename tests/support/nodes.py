@@ -201,7 +201,7 @@ def failed(looking: probe.Probe) -> probe.SourceFailed:
 
 
 # Rules under which a card that answers is well at once: for tests of everything but the way back.
-AT_ONCE: Final = health_rules.HealthRules(cool_down=0, clean_looks=1)
+AT_ONCE: Final = health_rules.HealthRules(cool_down=0, clean_probes=1)
 
 
 def status(

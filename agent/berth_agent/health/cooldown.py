@@ -35,14 +35,14 @@ class Incident:
     """What counts against one card: open while `closed_at` is None.
 
     `last_seen` is when the card last had a problem, None where no time has to pass. Since then,
-    `clean_looks` samples in a row have shown none. `relapses` counts how often the card failed
+    `clean_probes` samples in a row have shown none. `relapses` counts how often the card failed
     again before its last incident was forgotten.
     """
 
     problem: probe.DeviceHealth
     last_seen: float | None
     relapses: int = 0
-    clean_looks: int = 0
+    clean_probes: int = 0
     closed_at: float | None = None
 
 
@@ -72,7 +72,7 @@ def with_problem(problem: probe.DeviceHealth, before: Incident | None, now: floa
         before,
         problem=max(before.problem, problem, key=problems.severity),
         last_seen=now,
-        clean_looks=0,
+        clean_probes=0,
     )
 
 
@@ -84,13 +84,13 @@ def without_problem(
         return None
     if before.closed_at is not None:
         return None if is_forgotten(before, now, rules) else before
-    incident = dataclasses.replace(before, clean_looks=before.clean_looks + 1)
+    incident = dataclasses.replace(before, clean_probes=before.clean_probes + 1)
     return dataclasses.replace(incident, closed_at=now) if _is_over(incident, now, rules) else incident
 
 
 def _is_over(incident: Incident, now: float, rules: HealthRules) -> bool:
     waited = incident.last_seen is None or now - incident.last_seen >= cool_down_seconds(incident, rules)
-    return waited and incident.clean_looks >= rules.clean_looks
+    return waited and incident.clean_probes >= rules.clean_probes
 
 
 def is_forgotten(incident: Incident, now: float, rules: HealthRules) -> bool:

@@ -21,7 +21,7 @@ class HealthRules:
     ignored: xid_choices.XidChoice = xid_choices.NO_XIDS
     critical: xid_choices.XidChoice = xid_choices.NO_XIDS
     cool_down: float = 300.0
-    clean_looks: int = 3
+    clean_probes: int = 3
 
     def consequence(self, number: int) -> xid_table.Consequence:
         """Return what an error means under these rules."""

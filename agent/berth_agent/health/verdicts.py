@@ -124,6 +124,6 @@ def _verdict(
     """Return the health of a card: that of its open incident, or healthy, perhaps with a remark."""
     if incident is None or incident.closed_at is not None:
         return problems.worst(seen) or HEALTHY
-    seconds, looks = cooldown.cool_down_seconds(incident, rules), rules.clean_looks
+    seconds, looks = cooldown.cool_down_seconds(incident, rules), rules.clean_probes
     hint = f"{cooldown.RECOVERY_HINT} {seconds:g} s and {looks} checks in a row find nothing wrong"
     return dataclasses.replace(incident.problem, message=f"{incident.problem.message}{hint}")

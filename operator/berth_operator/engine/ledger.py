@@ -96,7 +96,7 @@ class Ledger:
             del self._states[decision.uid]
             raise IllegalStep(f"{decision.uid} does not wait")
         self.assumed_pods.add(pod_info, attempts, decision.placement)
-        self._charge(cycle.hold_for(pod_info, decision.placement), being_bound=True)
+        self._charge(cycle.hold_for(pod_info, decision.placement), assume_volumes=True)
         return pod_info
 
     def forget(self, uid: str, *, refused: bool = True) -> None:
@@ -124,8 +124,8 @@ class Ledger:
         if self._states[uid] is State.FREE:
             del self._states[uid]
 
-    def _charge(self, hold: holds.Hold, *, being_bound: bool = False) -> None:
-        self.inventory.charge(hold, being_bound=being_bound)
+    def _charge(self, hold: holds.Hold, *, assume_volumes: bool = False) -> None:
+        self.inventory.charge(hold, assume_volumes=assume_volumes)
         self.changes.record(hold.node)
         self.devices_changed(self.inventory.take_affected())
         self.pod_changes.pod_changed(None, hold)

@@ -20,11 +20,11 @@ LONGEST_WINDOW_SECONDS: Final = 0.01
 # it decides, then it finds out why pods wait, if there is time. What is left comes in the next round.
 DECIDE_SECONDS: Final = 0.02
 SEARCH_SECONDS: Final = 0.01  # The part of DECIDE_SECONDS that one pod may search.
-# The part of DECIDE_SECONDS in which pods are tried in the order of the queue. The rest is for those that
-# the time does not reach in this order (`scheduling.rotation`).
+# The part of DECIDE_SECONDS in which pods are tried in the order of the queue. The rest is for pods further
+# back (`scheduling.rotation`).
 IN_ORDER_SECONDS: Final = 0.01
-# No explanation of a waiting pod is begun unless `waiting_reasons.LEAST_SECONDS` of this are left, so where
-# deciding took long there is none. Each explanation has a time limit of its own.
+# Deciding and explaining together. No explanation is begun unless `waiting_reasons.LEAST_SECONDS` of this are
+# left, so where deciding took long there is none. Each explanation has a time limit of its own.
 ROUND_SECONDS: Final = 0.03
 
 
@@ -61,8 +61,9 @@ class Loop:
     def round(self) -> None:
         """Make one round of decisions, and start to act on them."""
         started = self._clock()
-        # What is due: dry runs, by which refused binds are tried again (`bind_refusals`), nodes where
-        # no volume could be made (`volume_binder`), namespaces suspended for slow binds (`slow_namespaces`).
+        # Try again what is due: dry runs, by which refused binds are tried again (`bind_refusals`), nodes
+        # where no volume could be made (`volume_binder`), namespaces suspended for slow binds
+        # (`slow_namespaces`).
         self.binder.resume_due(started)
         # Wake the pods whose waking was put off, because one object had changed too often.
         self._ledger.paced_wakes.wake_delayed()
@@ -75,7 +76,8 @@ class Loop:
         )
         if round_decisions:
             # This round may not have tried all: the next one follows, without waiting for an event. Where
-            # nothing was decided, pods that are still active are due at once (`Backlog.next_due`).
+            # nothing was decided, pods that are still active are due at once (`Backlog.next_due`): a pod that
+            # is held back is tried again and again, until `rotation.HELD_BACK_SECONDS` are over.
             self._ledger.wake.set()
 
     def _schedule(self, started: float) -> list[decision_records.RoundDecision]:

@@ -156,7 +156,8 @@ def schedule(
             yield decision
         else:
             backlog.note_held_back(pod_info.uid, now=now)
-        # After pods in order one may still come out of order, however late it is.
+        # The generator would look at all other pods out of order, to find that none has time. After pods in
+        # order it may still yield one out of order, however late it is.
         if deadlines is not None and deadlines.over and not in_order:
             return
 
@@ -179,9 +180,9 @@ def _pods_to_try(
             break
         offered += 1
         yield PodToTry(pod_info)
-    # `active` ends after `pods_in_order` pods, or after `MOST_SEARCHED_IN_A_ROUND` that need a device search.
-    # It does not tell which: where it may have been the latter, more pods are taken to be active than it
-    # yielded.
+    # `active` ends after `pods_in_order` pods, after `MOST_SEARCHED_IN_A_ROUND` that need a device search, or
+    # when there are no more. It does not say why: if it may have reached a limit, more pods are taken to be
+    # active.
     at_limit = offered >= min(limits.pods_in_order, MOST_SEARCHED_IN_A_ROUND)
     if deadlines is None or (next_in_order is None and not at_limit):
         return  # All active pods had their turn, or there is no clock.
@@ -258,7 +259,7 @@ def simulate(
             pod_info = backlog.get(decision.uid)
             others_follow = len(found) < len(backlog)  # What the last pod holds concerns no other.
             if isinstance(decision, decisions.Bind) and pod_info is not None and others_follow:
-                search.inventory.charge(hold_for(pod_info, decision.placement), being_bound=True)
+                search.inventory.charge(hold_for(pod_info, decision.placement), assume_volumes=True)
                 charged.append(decision.uid)
     finally:
         for uid in reversed(charged):
@@ -320,8 +321,8 @@ def _decide(
 ) -> decisions.Decision | None:
     """Return the decision for a pod; None if it might fit only on nodes reserved for earlier pods."""
     original, pod_info = pod_info, policy_rules.apply(policy, pod_info)
-    # Add the inter-pod terms of pods on nodes that select it, and the nodes whose kubelets reject pods of its
-    # namespace.
+    # Add the terms of placed pods whose selectors match this pod, and the nodes whose kubelets reject pods of
+    # its namespace.
     pod_info = existing_terms.with_terms_of_existing_pods(search.inventory.pods, pod_info)
     pod_info = namespace_quarantines.with_quarantined_nodes(search.inventory.quarantines, pod_info)
     if pod_info.faults and not original.faults:

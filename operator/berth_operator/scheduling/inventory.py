@@ -309,14 +309,14 @@ class Inventory:
 
     # ------------------------------------------------------------ changing: holds
 
-    def charge(self, hold: Hold, *, being_bound: bool = False) -> None:
+    def charge(self, hold: Hold, *, assume_volumes: bool = False) -> None:
         """Charge what a pod holds to its node; while it is being bound, its claims get volumes for that."""
         if hold.uid in self._holders:
             raise ValueError(f"{hold.title} holds something already")
         info = self._info_of(hold.node)
         self._holders[hold.uid], info.holds[hold.uid] = info.row, hold
         self.pods.add(hold)
-        if hold.claims and being_bound:
+        if hold.claims and assume_volumes:
             self.volumes.assume(hold.uid, hold.claims, info.node or facts.Node(info.name))
         self._use(info, hold, 1)
 

@@ -8,8 +8,8 @@ node's line in `node_table`, a position its place in the order of names. Scores 
 ones the first by name wins.
 
 The best node is found by the strategy, which looks at devices, and by preferences, such as for nodes that
-have the pod's images. A node's Device lists all its devices. How a pod's devices belong together is its
-grouping; a scope is how near they must be: by NVLink, a PCIe switch or a NUMA node.
+have the pod's images. How a pod's devices belong together is its grouping; a scope is how near they must
+be: by NVLink, a PCIe switch or a NUMA node.
 
 A device search is the part that tries combinations of the devices of one node (`devices.packing`). Few pods
 need one, because for most the filters tell all (`Need.filters_suffice`). It has limits of steps and time
@@ -64,7 +64,7 @@ class Search:
         self._cached: collections.OrderedDict[signatures.Signature, search_memory.CachedScores] = (
             collections.OrderedDict()
         )
-        self._searched_last = search_memory.NodesSearchedLast()
+        self._to_search_last = search_memory.NodesToSearchLast()
         self._bytes = 0  # Of all cached scores, roughly.
 
     def place(
@@ -87,23 +87,23 @@ class Search:
         signature = signature or signatures.of(request, demand)
         refused = self._positions_refused_by_inter_pod_filters(signature)
         hidden = np.union1d(refused, self._positions(excluded)) if excluded else refused
-        for one, not_meant in self._in_order(signature):
+        for one, not_meant in self._signatures_to_try(signature):
             positions_to_hide = np.union1d(hidden, not_meant) if not_meant.size else hidden
             if (found := self._place(one, policy, effort, refused, positions_to_hide)) is not None:
                 return found
         return None
 
-    def _in_order(
+    def _signatures_to_try(
         self, signature: signatures.Signature
     ) -> Iterator[tuple[signatures.Signature, node_table.Numbers]]:
-        """Yield the signatures to look for in turn, each with the positions of the nodes it is not meant for.
+        """Yield signatures to try in turn, each with the positions of the nodes that it is not meant for.
 
         They differ in what they ask of devices, and never in what they require of other pods.
         """
         preferred = tuple(scopes.preferred_groupings(signature.grouping))
-        # On nodes of replicas, say, nvidia.com/gpu asks for a replica, and no scope applies to replicas. With
-        # a scope that it prefers made a requirement, the request would be read there as one for whole cards,
-        # and the filters would let it pass. So such nodes are left out until the request is tried as it is.
+        # Where nvidia.com/gpu means a replica, say, a request that requires a scope would still be read as
+        # one for whole cards, and pass the filters. So such nodes are left out until the request is tried as
+        # it is.
         of_other_units = self._positions_of_other_gpu_units(signature) if preferred else NO_POSITIONS
         for grouping in preferred:
             stricter = dataclasses.replace(signature.request, grouping=grouping)
@@ -123,7 +123,7 @@ class Search:
         positions = np.setdiff1d(
             self._positions(names), self._positions_refused_by_inter_pod_filters(signature)
         )
-        for one in self._all_signatures(signature):
+        for one in self._signatures_by_unit(signature):
             cached = self._current_scores(one, policy)
             to_retry = self.inventory.name_positions()[cached.rows_to_retry()]
             scored = (cached.score[positions] != search_memory.INFEASIBLE).any()
@@ -131,7 +131,7 @@ class Search:
                 return True
         return False
 
-    def _all_signatures(self, signature: signatures.Signature) -> tuple[signatures.Signature, ...]:
+    def _signatures_by_unit(self, signature: signatures.Signature) -> tuple[signatures.Signature, ...]:
         """Return the signature, and what it becomes on nodes of other gpu units."""
         return signature, *gpu_units.signatures_by_unit(self.inventory.table, signature)
 
@@ -161,11 +161,11 @@ class Search:
         """Return a placement on a node that is not hidden; those that other pods rule out are `refused`."""
         cached = self._current_scores(signature, policy)
         # Undecided nodes cost most, so they come last. Three passes, each only if none before found a node:
-        # 1. All nodes that were not undecided when they were last searched (`_searched_last`).
+        # 1. All nodes but those in `_to_search_last`, which the search before this one left undecided.
         # 2. Undecided nodes that have changed since: these have a new score.
-        # 3. Undecided nodes that have not changed: scored again here, each at most `MOST_RETRIES` times.
+        # 3. Undecided nodes that have not changed: scored again, `search_memory.MOST_RETRIES` times at most.
         rows_for_third_pass = set(cached.rows_to_retry()) if cached.undecided_tries_by_row else set[int]()
-        undecided_before = self._searched_last.of(signature)
+        undecided_before = self._to_search_last.of(signature)
         hidden_scores = cached.hide(positions_to_hide) if positions_to_hide.size else None
         second_pass_scores = cached.hide(self._positions(undecided_before)) if undecided_before else None
         found, failed = self._search_nodes(signature, cached, effort, refused)
@@ -201,14 +201,14 @@ class Search:
                 break
             info = self.inventory.at_position(best)
             view = self._view(info, cached)
-            # Nodes of one class, which are alike in devices, wiring and use, give the same answer.
+            # Nodes of one class (alike in devices, wiring and use) give the same answer; None is no class.
             equivalence_class = None if filters_suffice else allocator.equivalence_class(view, request)
             reason = cached.reasons_by_class.get(equivalence_class)
             if reason is None:
                 first_slot = int(cached.slot[best]) if cached.has_slots else None
                 found = _allocate(view, request, first_slot, effort)
                 if not isinstance(found, allocator.Shortfall):
-                    self._searched_last.note(signature, info.name, undecided=False)
+                    self._to_search_last.note(signature, info.name, undecided=False)
                     placement = decisions.Placement(info.name, found, isolation=view.device.isolation)
                     return placement, failed_searches
                 failed_searches += 1
@@ -216,10 +216,9 @@ class Search:
                     break
                 reason = found.reason, found.detail
                 undecided = found.reason is decisions.Reason.UNDECIDED
-                self._searched_last.note(signature, info.name, undecided=undecided)
+                self._to_search_last.note(signature, info.name, undecided=undecided)
                 cached.remember(equivalence_class, reason)
-            # The node is not searched again until it changes, or by the third pass if time left it undecided:
-            # a limit of steps would end another try at the same step.
+            # Not searched again until it changes, or by the third pass if time may have left it undecided.
             if reason[0] is decisions.Reason.UNDECIDED and effort.has_time_limit:
                 cached.undecided_tries_by_row[info.row] += 1
             cached.score[best] = search_memory.INFEASIBLE
@@ -247,7 +246,7 @@ class Search:
     def reasons_by_row(self, signature: signatures.Signature, policy: Policy) -> dict[int, NodeReason]:
         """Return why nodes that passed the filters refused when they were last searched, by row."""
         found: dict[int, NodeReason] = {}
-        for one in self._all_signatures(signature):
+        for one in self._signatures_by_unit(signature):
             cached = self._cached.get(signatures.without_inter_pod_rules(one))
             if cached is not None and cached.made_under(policy, self.inventory.workload_model()):
                 found |= cached.reasons_by_row
@@ -257,13 +256,15 @@ class Search:
         self, signature: signatures.Signature, policy: Policy
     ) -> dict[int, NodeReason]:
         """Return `reasons_by_row` without those of nodes that have changed since."""
-        for one in self._all_signatures(signature):
+        for one in self._signatures_by_unit(signature):
             self._current_scores(one, policy)  # Forgets the reasons of nodes that have changed.
         return self.reasons_by_row(signature, policy)
 
     def unsearched(self, signature: signatures.Signature) -> int:
         """Count the nodes that `place` has left to its next call: once for each signature it looks for."""
-        looked_for = (signatures.without_inter_pod_rules(one) for one, _ in self._in_order(signature))
+        looked_for = (
+            signatures.without_inter_pod_rules(one) for one, _ in self._signatures_to_try(signature)
+        )
         scores = (cached.score for one in looked_for if (cached := self._cached.get(one)) is not None)
         return sum(int(np.count_nonzero(score != search_memory.INFEASIBLE)) for score in scores)
 
@@ -382,9 +383,8 @@ class Search:
 def _left_to_next_round(signature: signatures.Signature, effort: Effort, failed_searches: int) -> bool:
     """Whether the pod's effort ran out during the search of a node, which the next round searches again.
 
-    Then nothing is remembered of the node. It is undecided instead if only its own part of the effort ran
-    out. So is the first node that was searched if it took all the time: otherwise each round would begin with
-    it, and search no other.
+    Then nothing is remembered of the node. But it is undecided if only its own part of the effort ran out, or
+    if it was searched first and took all the time: each round would begin with it, and search no other.
     """
     took_all_time = failed_searches == 1 and effort.out_of_time
     return effort.cut_short and not signature.need.filters_suffice and not took_all_time

@@ -23,7 +23,7 @@ BYTES_PER_CLASS: Final = 4096  # The equivalence class itself, and the reason.
 MOST_CLASSES: Final = 32
 # For how many signatures nodes are remembered that are searched last, and how many nodes for each.
 MOST_SIGNATURES: Final = 256
-MOST_SEARCHED_LAST: Final = 64
+MOST_TO_SEARCH_LAST: Final = 64
 MOST_RETRIES: Final = 3  # Of a node whose search ends undecided, until it changes.
 
 INFEASIBLE: Final = -1.0  # Below every score.
@@ -104,7 +104,7 @@ class CachedScores:
         return BYTES_PER_TERM * self.signature.size + per_node * len(self.score) + reasons
 
 
-class NodesSearchedLast:
+class NodesToSearchLast:
     """Which nodes were undecided when they were last searched: the next time they are searched last.
 
     Unlike scores this outlasts changes of a node. Otherwise a node whose devices are hard to search
@@ -126,7 +126,7 @@ class NodesSearchedLast:
         self._names.move_to_end(signature)
         names.pop(name, None)
         names[name] = None
-        if len(names) > MOST_SEARCHED_LAST:
+        if len(names) > MOST_TO_SEARCH_LAST:
             del names[next(iter(names))]
         if len(self._names) > MOST_SIGNATURES:
             self._names.popitem(last=False)

@@ -3,9 +3,11 @@
 The search asks for the nodes that are `feasible`: those that pass. `unresolvable` rejections stay until the
 Node, its agent or the pod changes. `resolvable` ones may disappear while these stay as they are: when
 another pod ends or a device recovers. Where no node is left, the reason of each is its first rejection, and
-the unresolvable ones of all constraints come first: so what waiting cannot cure is reported before what
-it may. Gaps say how near a node comes. `what_if` tries relaxations, which are changes of the pod, and
-remedies, which are changes of a node. A `Scenario` is the pod and one node with all that is on it.
+the unresolvable ones of all constraints come first: so what waiting cannot cure is reported before what it
+may. A `Query` is a signature and the rows of some nodes; a mask that answers it has one entry for each of
+these. Gaps say how near a node comes. `what_if` tries relaxations, which are changes of the pod, and
+remedies, which are changes of a node. A `Scenario` is the pod and one node with all that is on it, or the
+pod alone.
 """
 
 import dataclasses

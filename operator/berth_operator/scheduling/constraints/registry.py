@@ -5,7 +5,9 @@ write its file and name it here. Besides, it may need
 
 - a reason of its own: a `decisions.Reason`, which stands in `decisions.LIFTED_BY` with the events after which
   pods are tried again. If a change of the Node object lifts it, it stands in
-  `node_survey.NODE_OBJECT_REASONS` as well, and if repairing the node does, in `advice.REPAIRABLE`;
+  `node_survey.NODE_OBJECT_REASONS` as well, if repairing the node does, in `advice.REPAIRABLE`, and if such a
+  node gives out no device at all, in `node_table.NO_DEVICES_REASONS`. `explain.phrases` has the exceptions in
+  how reasons are put (`FOLLOWED`, `LASTING`);
 - a fact that nobody has read so far: of a Node, a field in `nodes.facts`, filled by `translate.nodes`; of a
   Device, one in `devices.device_facts`, filled by `translate.devices`;
 - a column of `node_table`, if a filter reads that fact of all nodes at once.
@@ -83,17 +85,17 @@ BRIEF: Final[Mapping[Reason, str]] = {
 # Asked apart from the others (`passes_node_filters`): the first makes the mask that the others narrow, the
 # second is left out on clusters without partitions.
 _APART: Final = (resources.CONSTRAINT, partition_policy.CONSTRAINT)
-_WITHOUT_OTHER_PODS: Final = tuple(
+_NODE_CONSTRAINTS: Final = tuple(
     one for one in CONSTRAINTS if one not in _APART and one.depends_on is not DependsOn.OTHER_PODS
 )
-_FOR_OTHER_PODS: Final = tuple(
+_INTER_POD_FILTERS: Final = tuple(
     (one.applies_to, one.feasible)
     for one in CONSTRAINTS
     if one.feasible and one.depends_on is DependsOn.OTHER_PODS
 )
 
 # Constraints other than resources that may be lifted when a pod without devices ends, such as host ports.
-_OF_ANY_POD: Final = tuple(
+_LIFTED_BY_ANY_POD: Final = tuple(
     one.applies_to
     for one in CONSTRAINTS
     if one.resolvable is not constraint.nothing
@@ -105,7 +107,7 @@ _OF_ANY_POD: Final = tuple(
 
 def lifted_by_pods_without_devices(signature: signatures.Signature) -> bool:
     """Whether the end of a pod without devices may lift more than the shortage of a resource."""
-    return any(applies(signature) for applies in _OF_ANY_POD)
+    return any(applies(signature) for applies in _LIFTED_BY_ANY_POD)
 
 
 def feasible(query: Query) -> node_table.Mask:
@@ -120,7 +122,7 @@ def passes_inter_pod_filters(query: Query) -> node_table.Mask | None:
     if query.signature.demand.inter_pod_rules is None:
         return None
     mask = np.ones(query.node_count, dtype=np.bool_)
-    for applies, passing in _FOR_OTHER_PODS:
+    for applies, passing in _INTER_POD_FILTERS:
         if applies(query.signature):
             mask &= passing(query)
     return mask
@@ -128,7 +130,7 @@ def passes_inter_pod_filters(query: Query) -> node_table.Mask | None:
 
 def filters_of(signature: signatures.Signature) -> tuple[constraint.Filter, ...]:
     """Return the filters that apply to a signature and depend on nothing but the node and the pods on it."""
-    return tuple(one.feasible for one in _WITHOUT_OTHER_PODS if one.feasible and one.applies_to(signature))
+    return tuple(one.feasible for one in _NODE_CONSTRAINTS if one.feasible and one.applies_to(signature))
 
 
 def passes_node_filters(query: Query, filters: tuple[constraint.Filter, ...]) -> node_table.Mask:
@@ -167,7 +169,7 @@ def blocked_by_one(query: Query) -> node_table.Mask:
 def _masks(query: Query) -> Masks:
     """Return which nodes pass each constraint that the signature has."""
     found = ((one, one.feasible) for one in CONSTRAINTS if one.applies_to(query.signature))
-    return [(one, feasible(query)) for one, feasible in found if feasible is not None]
+    return [(one, passing(query)) for one, passing in found if passing is not None]
 
 
 def _only_blocked_by(blocking: Constraint, query: Query, masks: Callable[[], Masks]) -> list[int]:

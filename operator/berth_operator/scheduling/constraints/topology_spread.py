@@ -1,10 +1,10 @@
 """Whether the pod would be spread evenly enough: its topology spread constraints with `DoNotSchedule`.
 
-By the rules of kube-scheduler. In each domain the pods of the pod's namespace count that the constraint
-selects and that are not being deleted, on the nodes that have the labels of all constraints and that the
-constraint's policies do not leave out. A domain may be ahead of the one with the fewest by `maxSkew`, the pod
-itself included. If there are fewer domains than `minDomains`, the fewest count as 0. A selector without any
-expression selects the pod itself, but counts no other.
+By the rules of kube-scheduler. Counted in each domain are those pods of the pod's namespace that the
+constraint selects and that are not being deleted, on those nodes that have the labels of all constraints and
+that the constraint's policies do not leave out. A domain may be ahead of the one with the fewest by
+`maxSkew`, the pod itself included. If there are fewer domains than `minDomains`, the fewest count as 0. A
+selector without any expression selects the pod itself, but counts no other.
 """
 
 import dataclasses
@@ -33,18 +33,18 @@ MOST_SKEWS: Final = 8  # Different skews that are told apart; the nodes with lar
 
 def applies_to(signature: signatures.Signature) -> bool:
     """Whether the pod has such a constraint."""
-    others = signature.demand.inter_pod_rules
-    return others is not None and bool(others.spread)
+    rules = signature.demand.inter_pod_rules
+    return rules is not None and bool(rules.spread)
 
 
 def spread_constraints(query: Query) -> tuple[facts.SpreadConstraint, ...]:
     """Return the constraints of the pod."""
-    others = query.signature.demand.inter_pod_rules
-    return others.spread if others is not None else ()
+    rules = query.signature.demand.inter_pod_rules
+    return rules.spread if rules is not None else ()
 
 
 def labels_are_known(query: Query) -> bool:
-    """Whether the labels of all pods are known that a constraint may count."""
+    """Whether the labels are known of all pods that a constraint may count."""
     pods = query.inventory.pods
     return not any(pods.rows_with_unknown_labels(one.selector) for one in spread_constraints(query))
 
@@ -218,8 +218,8 @@ def relaxations(failed: FailedPlacement) -> Iterator[changes.ProposedChange]:
 
 def remedies(scenario: changes.Scenario, _: object) -> Iterator[changes.ProposedChange]:
     """Propose to end pods of the node that a constraint selects; a trial tells whether that helps."""
-    others = scenario.demand.inter_pod_rules
-    for constraint in others.spread if others is not None else ():
+    rules = scenario.demand.inter_pod_rules
+    for constraint in rules.spread if rules is not None else ():
         selects = label_matcher(constraint.selector.expressions)
         among = tuple(
             hold

@@ -1,6 +1,7 @@
 """The strategies by name.
 
-To add one, write its file, and name it here and in `berth_crds.vocabulary`.
+To add one, write its file, and name it here and in `berth_crds.vocabulary`, from which the kinds are made.
+One that looks at measured loads is named in `node_scores.weighs_load` as well.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,8 @@
 """Which nodes would take a changed pod: by the filters where they suffice, else by a search on each node.
 
-These are the two steps of placing a pod, without scores. The filters suffice for a request without devices,
-and for one container that asks for whole cards or for one share of a card (`need.filters_suffice`), unless
-the cards must lie together, be a partition that the node's Device lists, or be unshared
+These are the two steps of placing a pod, without scores. The filters suffice for a pod without devices, and
+(`need.filters_suffice`) for one container that asks for whole cards or for one share of a card, unless the
+cards must lie together, be a partition that the node's Device lists, or be unshared
 (`Grouping.restricts_sets`). Where devices are asked for, the allocator confirms one of these nodes all the
 same, so that every proposal is one that it accepts. Where the filters do not suffice, the number of searches
 is limited, and the answer says whether the limit was reached.

@@ -45,8 +45,8 @@ NODE_OBJECT_REASONS: Final = frozenset(
         Reason.SPREAD_LABEL_MISSING,
     }
 )
-# The reasons why a node gives out no device at all. In `node_table` they follow None, for nodes that give out
-# some.
+# The reasons why a node gives out no device at all (those in `node_table` begin with None: it gives out
+# some).
 NO_DEVICE_AT_ALL: Final = frozenset(one for one in node_table.NO_DEVICES_REASONS if one is not None)
 
 ReasonsByClass = dict[Hashable, NodeReason | None]  # Of nodes that are equal in all that matters to the pod.

@@ -69,7 +69,7 @@ def inventory_of(survey: NodeSurvey, scenario: Scenario) -> Inventory:
         copy.set_quarantine(scenario.device.node, scenario.quarantine)
     for hold in scenario.holds:
         # Where the cluster does not show a pod's bind yet, its volumes are assumed, as in the real inventory.
-        copy.charge(hold, being_bound=survey.inventory.volumes.assumes(hold.uid, hold.claims))
+        copy.charge(hold, assume_volumes=survey.inventory.volumes.assumes(hold.uid, hold.claims))
     if signatures.needs_free_memory(scenario.request):
         card_loads.copy_unallocated_use(survey.inventory, copy, scenario.node.name)
     return copy
@@ -102,7 +102,7 @@ def place(survey: NodeSurvey, scenario: Scenario) -> decisions.Placement | None:
 
 
 def passes_inter_pod_filters(survey: NodeSurvey, scenario: Scenario, signature: signatures.Signature) -> bool:
-    """Whether the pod's inter-pod rules hold on the node, once the pods are gone that end in the scenario."""
+    """Whether the pod's inter-pod rules hold on the node, once the pods that end in the scenario are gone."""
     inventory = survey.inventory
     info = inventory.node(scenario.node.name)
     assert info is not None, "the node of a scenario is there"  # noqa: S101

@@ -1,9 +1,10 @@
 """The victims: pods of a node that would have to end for the waiting pod to fit.
 
 Nothing is preempted: this is advice, and priority plays no part in it. The pods are taken in the order of
-`trials.victims_in_order`, so a smaller set of other pods might do; `advice` leaves out those that need
-not end. If freeing only the devices that the waiting pod would get is enough, that is proposed instead, for
-the victims may hold more.
+`trials.victims_in_order`, so a smaller set of other pods might do; `advice` leaves out those that need not
+end. Constraints that single pods are in the way of, such as host ports, propose to end these themselves
+(their `remedies`), and are tried first. If freeing only the devices that the waiting pod would get is
+enough, that is proposed instead, for the victims may hold more.
 """
 
 from collections.abc import Iterator
@@ -31,7 +32,7 @@ def remedies(scenario: Scenario) -> Iterator[ProposedChange]:
 
 
 def _last_needed(scenario: Scenario) -> Hold | None:
-    """Return the last of the node's pods that all terms of the waiting pod's affinity may mean."""
+    """Return the last of the node's pods that all terms of the waiting pod's affinity may select."""
     rules = scenario.demand.inter_pod_rules
     selectors = [term.selector for term in rules.affinity] if rules is not None else []
     tests = [(one, label_matcher(one.expressions)) for one in selectors]
