@@ -29,7 +29,14 @@ CLUSTERS = {*lending.SHARED, "base"}  # Fixtures that lend a cluster, or what st
 # What the operator is made of runs in its loop. Programs that tests start have their own.
 # The client's connections are tried in both, for agents have asyncio's.
 IN_UVLOOP = {"admission", "engine", "http_api", "http_server", "kube", "prometheus"}
-IN_BOTH = {"test_api.py", "test_bounds.py", "test_connection_pool.py", "test_idle_timeout.py"}
+IN_BOTH = {
+    "test_api.py",
+    "test_bounds.py",
+    "test_connection_pool.py",
+    "test_idle_timeout.py",
+    "test_lost_connections.py",
+    "test_sockets.py",
+}
 # They mostly wait for containers: others compute meanwhile, and nobody waits for them at the end.
 LONGEST = ("release/test_upgrade.py", "release/test_install.py")
 

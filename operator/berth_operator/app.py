@@ -19,7 +19,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from berth_crds import http_server, tasks
-from berth_crds.client import api, lease
+from berth_crds.client import api, lease, lost_connections
 from berth_operator.engine import (
     bind_declarer,
     bind_sender,
@@ -380,9 +380,10 @@ class Operator:
 
 async def main(settings: Settings) -> None:
     """Run an operator until a signal comes."""
-    stop = asyncio.Event()
+    stop, event_loop = asyncio.Event(), asyncio.get_running_loop()
+    lost_connections.report_quietly(event_loop)
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        event_loop.add_signal_handler(number, stop.set)
     link = await login.connect(settings.kubeconfig, context=settings.context)
     log.info("talking to %s (%s)", link.server, link.origin)
     log.info("binding pods whose schedulerName is %s", " or ".join(sorted(settings.scheduler_names)))

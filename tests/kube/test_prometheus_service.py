@@ -4,29 +4,38 @@ Nothing here answers at a Service's own address, for there is no network of pods
 host elsewhere, as one of the type ExternalName does. What other Services lead to is shown without a fetch.
 """
 
+import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 import yaml
 
-from berth_crds.client import api
+from berth_crds.client import api, errors
 from berth_operator.engine.measured_loads import MeasuredLoads
 from berth_operator.metrics import Metrics
 from berth_operator.prometheus import client, discovery, faults, poller, queries
 from berth_operator.scheduling.policy import Policy, Prometheus
 from support import clock, ledgers, prometheus, stub
 from testbed import cluster as clusters
-from testbed import shipped
+from testbed import shipped, waiting
 
 RIGHTS = shipped.MANIFESTS / "prometheus" / "rbac.yaml"
 LABELS = {"app.kubernetes.io/name": "prometheus"}
 
 
 @pytest.fixture
-async def allowed(berth: clusters.Cluster, namespace: str) -> str:
+async def allowed(berth: clusters.Cluster, session: api.Api, namespace: str) -> str:
     """Lend a namespace in which the operator may look for Prometheus."""
     berth.apply(RIGHTS.read_text().replace("namespace: monitoring", f"namespace: {namespace}"))
+
+    async def in_force() -> bool:
+        with contextlib.suppress(errors.Forbidden):
+            return bool(await session.send("GET", f"/api/v1/namespaces/{namespace}/services"))
+        return False
+
+    # The server goes by its own copy of the rights, which may be a moment old.
+    await waiting.eventually(in_force, what="the right to list Services", seconds=30)
     return namespace
 
 

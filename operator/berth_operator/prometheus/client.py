@@ -15,7 +15,7 @@ from typing import Final
 import aiohttp
 
 from berth_crds import text
-from berth_crds.client import api, connection, errors
+from berth_crds.client import api, connection, errors, sockets
 from berth_operator.prometheus import answers, faults, queries
 
 DEADLINE_SECONDS: Final = 5.0
@@ -101,7 +101,7 @@ async def session(url: str, credentials: Credentials = NONE) -> AsyncIterator[Se
     trust = await _trust(credentials.ca_file) if secure else None
     header = await _header(credentials.token_file, secure=secure)
     async with aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=1, ssl=trust or True),
+        connector=aiohttp.TCPConnector(limit=1, ssl=trust or True, socket_factory=sockets.new_socket),
         timeout=aiohttp.ClientTimeout(total=DEADLINE_SECONDS),
         headers={"User-Agent": AGENT, **api.ACCEPTED},
         # A few bytes may unfold to gigabytes.
