@@ -59,7 +59,14 @@ def reuse(number: int) -> socket.socket:
     return socket.socket(fileno=number)
 
 
-@pytest.mark.parametrize("touch", [sockets.shut_down, sockets.OwnSocket.close, lambda _: None])
+@pytest.mark.parametrize(
+    "touch",
+    [
+        pytest.param(sockets.shut_down, id="shut down"),
+        pytest.param(sockets.OwnSocket.close, id="closed"),
+        pytest.param(lambda _: None, id="forgotten"),
+    ],
+)
 async def test_a_reset_connection_leaves_the_next_one_alone(
     server: socket.socket, touch: Callable[[sockets.OwnSocket], object]
 ) -> None:
