@@ -131,6 +131,21 @@ def test_what_is_read_for_the_first_look_takes_time_as_well() -> None:
     assert now[0] == 1
 
 
+@pytest.mark.parametrize("most", [0, 1, 2])
+def test_no_more_changes_are_looked_for_than_there_is_time(most: int) -> None:
+    """Constraints read all pods of a node to propose something: once the time is over, of no further node."""
+    read: list[str] = []
+
+    def remedies(before: Scenario, _: object) -> list[Any]:
+        read.append(before.node.name)
+        return []
+
+    with mock.patch.object(registry, "remedies", remedies):
+        asked(crowd(100), Effort(expired=lambda: len(read) >= most))
+
+    assert len(read) == most
+
+
 ASKS = st.builds(
     requests.Gpus,
     st.integers(1, 5),

@@ -11,6 +11,7 @@ the affinity does not.
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import ClassVar, Final
 
@@ -26,7 +27,6 @@ from berth_operator.scheduling.constraints.constraint import (
 )
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.pod_index import label_matcher
 from berth_operator.scheduling.wording import clipped, with_brackets
@@ -182,17 +182,23 @@ def remedies(scenario: changes.Scenario, _: object) -> Iterator[changes.Proposed
     """
     others = scenario.demand.inter_pod_rules or NOTHING
     tests = [(one.selector, label_matcher(one.selector.expressions)) for one in others.anti_affinity]
+
+    @functools.cache  # Pods of one controller have equal labels.
+    def perhaps_repelling(namespace: str, labels: facts.Labels) -> bool:
+        found = dict(labels)
+        return any(_perhaps_in(selector, namespace) and test(found) for selector, test in tests)
+
     among = tuple(
         hold
         for hold in scenario.holds
         if not others.repelled_by.isdisjoint(hold.anti_affinity)
-        or any(_perhaps_in(selector, hold) and test(dict(hold.labels)) for selector, test in tests)
+        or perhaps_repelling(hold.namespace, hold.labels)
     )
     yield from changes.removing_pods(scenario.node.name, among)
 
 
-def _perhaps_in(selector: facts.PodSelector, hold: Hold) -> bool:
-    return selector.namespace_selector is not None or hold.namespace in selector.namespaces
+def _perhaps_in(selector: facts.PodSelector, namespace: str) -> bool:
+    return selector.namespace_selector is not None or namespace in selector.namespaces
 
 
 CONSTRAINT = Constraint(

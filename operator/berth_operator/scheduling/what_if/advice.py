@@ -75,6 +75,8 @@ def cheapest_first(found: Iterable[Advice]) -> tuple[Advice, ...]:
 
 def single_changes(survey: NodeSurvey, shortfalls: Shortfalls) -> tuple[Advice, ...]:
     """Return the single changes that make the pod fit: all of the pod, and of nodes one of each type."""
+    if survey.budget.exhausted:
+        return ()  # No change could be tried, and to find out which there are takes time as well.
     return cheapest_first([*_node_changes(survey, shortfalls), *_pod_changes(survey, shortfalls)])
 
 
@@ -102,6 +104,9 @@ def _node_changes(survey: NodeSurvey, shortfalls: Shortfalls) -> Iterator[Advice
     helped: set[Hashable] = set()
     for row in _rows_to_try(survey):
         before = trials.scenario_of(survey, row)
+        survey.budget.spend_on_trial(before)  # Constraints read all pods of the node to propose something.
+        if survey.budget.exhausted:
+            return
         proposals = [*registry.remedies(before, shortfalls.get(row)), *victims.remedies(before)]
         # If some proposals are prerequisites, only they are tried: nothing else helps without them.
         prerequisites = [proposal for proposal in proposals if proposal.is_prerequisite]
