@@ -16,7 +16,8 @@ from support import builders, irregular_topologies
 
 BAD, GOOD = "n1", "n2"  # Of equal nodes the first by name is asked first.
 # Only long searches place it.
-HARD: Final = builders.pod_info(request=builders.request(*[requests.Gpus(1, core=40, ratio=40)] * 3))
+HARD_SHARES: Final = [requests.Gpus(1, core=40, ratio=40)] * 3
+HARD: Final = builders.pod_info(request=builders.request(*HARD_SHARES))
 
 
 def cluster(sort: str) -> Inventory:
@@ -82,6 +83,36 @@ def test_a_node_that_takes_all_the_time_is_asked_last(monkeypatch: pytest.Monkey
     assert found == [None, GOOD, GOOD, GOOD]
 
 
+@pytest.mark.parametrize("changes", [True, False], ids=["it changes", "it stays"])
+def test_a_node_that_alone_has_what_is_preferred_takes_no_more_time(
+    monkeypatch: pytest.MonkeyPatch,
+    changes: bool,  # noqa: FBT001  a column of the table
+) -> None:
+    """What a pod prefers is sought first; where that takes all the time, the rest has the next turn."""
+    sort, asked, place = "all joined but for two pairs", list[str](), allocator.allocate_or_explain
+    topologies = (irregular_topologies.device(BAD, sort), builders.device(GOOD, 8))
+    search = Search(builders.inventory(builders.node(BAD), builders.node(GOOD), *topologies))
+    grouping = requests.Grouping(scope=Scope.NVLINK, required=False)
+    soft = builders.request(requests.cards(2), *HARD_SHARES, grouping=grouping)
+
+    def noted(view: device_view.View, request: requests.DeviceRequest, *, effort: Effort) -> object:
+        asked.append(view.device.node)
+        return place(view, request, effort=effort)
+
+    monkeypatch.setattr(allocator, "allocate_or_explain", noted)
+    found = []
+    for _ in range(3):
+        asked.clear()
+        effort = Effort(expired=lambda: BAD in asked)
+        placement = search.place(soft, HARD.demand, policy=RULES, effort=effort)
+        found.append(placement and placement.node)
+        if changes:
+            search.inventory.put_device(irregular_topologies.device(BAD, sort))
+
+    # The first turn ended on the second node that was asked; only what takes all of a turn is asked last.
+    assert found == [None, None, GOOD]
+
+
 def test_a_node_that_answers_in_time_is_asked_in_its_turn_again() -> None:
     """It is searched last only until it has answered, which it does where no other node fits."""
     last, signature = search_memory.NodesToSearchLast(), signatures.of(HARD.request, HARD.demand)
@@ -89,7 +120,7 @@ def test_a_node_that_answers_in_time_is_asked_in_its_turn_again() -> None:
     found = []
     for late in (True, False):
         last.note(signature, BAD, undecided=late)
-        found.append(list(last.of(signature)))
+        found.append(list(last.of_any([signature])))
 
     assert found == [[BAD], []]
 
@@ -103,8 +134,8 @@ def test_nodes_that_are_searched_last_are_remembered_within_bounds() -> None:
         for at in range(search_memory.MOST_TO_SEARCH_LAST + 1):
             last.note(signature, f"n{at}", undecided=True)
 
-    assert not last.of(asked[0])
-    assert list(last.of(asked[-1])) == [f"n{at}" for at in range(1, search_memory.MOST_TO_SEARCH_LAST + 1)]
+    assert not last.of_any([asked[0]])
+    assert last.of_any([asked[-1]]) == {f"n{at}" for at in range(1, search_memory.MOST_TO_SEARCH_LAST + 1)}
 
 
 def test_a_search_that_lost_its_time_is_made_again() -> None:

@@ -22,6 +22,7 @@ kubelet counts (`gpu_units`). So a request may mean something else on some nodes
 
 import collections
 import dataclasses
+import itertools
 from collections.abc import Collection, Iterator
 from typing import Final
 
@@ -87,11 +88,16 @@ class Search:
         signature = signature or signatures.of(request, demand)
         refused = self._positions_refused_by_inter_pod_filters(signature)
         hidden = np.union1d(refused, self._positions(excluded)) if excluded else refused
+        undecided = self._to_search_last.of_any(one for one, _ in self._signatures_to_try(signature))
+        to_search_last = self._positions(undecided)
+        begun: list[Iterator[decisions.Placement | None]] = []
         for one, not_meant in self._signatures_to_try(signature):
             positions_to_hide = np.union1d(hidden, not_meant) if not_meant.size else hidden
-            if (found := self._place(one, policy, effort, refused, positions_to_hide)) is not None:
+            begun.append(self._passes(one, policy, effort, refused, positions_to_hide, to_search_last))
+            if (found := next(begun[-1])) is not None:
                 return found
-        return None
+        # Undecided nodes cost most, so they come last: after all other nodes, for whatever signature.
+        return next(filter(None, itertools.chain.from_iterable(begun)), None)
 
     def _signatures_to_try(
         self, signature: signatures.Signature
@@ -137,9 +143,8 @@ class Search:
 
     def _positions(self, names: Collection[str]) -> node_table.Numbers:
         """Return the positions in the order of names of these nodes, if they exist."""
-        index = self.inventory.index
-        rows = np.array([index[name] for name in names if name in index], dtype=np.int64)
-        positions: node_table.Numbers = self.inventory.name_positions()[rows]
+        rows = [row for name in names if (row := self.inventory.index.get(name)) is not None]
+        positions: node_table.Numbers = self.inventory.name_positions()[rows] if rows else NO_POSITIONS
         return positions
 
     def _positions_refused_by_inter_pod_filters(self, signature: signatures.Signature) -> node_table.Numbers:
@@ -150,38 +155,37 @@ class Search:
         mask = registry.passes_inter_pod_filters(Query(inventory, inventory.all_rows, signature))
         return NO_POSITIONS if mask is None else inventory.name_positions()[~mask]
 
-    def _place(
+    def _passes(
         self,
         signature: signatures.Signature,
         policy: Policy,
         effort: Effort,
         refused: node_table.Numbers,
-        positions_to_hide: node_table.Numbers,
-    ) -> decisions.Placement | None:
-        """Return a placement on a node that is not hidden; those that other pods rule out are `refused`."""
-        cached = self._current_scores(signature, policy)
-        # Undecided nodes cost most, so they come last. Three passes, each only if none before found a node:
-        # 1. All nodes but those in `_to_search_last`, which the search before this one left undecided.
-        # 2. Undecided nodes that have changed since: these have a new score.
-        # 3. Undecided nodes that have not changed: scored again, `search_memory.MOST_RETRIES` times at most.
-        rows_for_third_pass = set(cached.rows_to_retry()) if cached.undecided_tries_by_row else set[int]()
-        undecided_before = self._to_search_last.of(signature)
-        hidden_scores = cached.hide(positions_to_hide) if positions_to_hide.size else None
-        second_pass_scores = cached.hide(self._positions(undecided_before)) if undecided_before else None
-        found, failed = self._search_nodes(signature, cached, effort, refused)
-        if second_pass_scores is not None:
-            cached.restore(second_pass_scores)
-            if found is None and not effort.cut_short:
-                found, failed = self._search_nodes(signature, cached, effort, refused, failed)
-        if found is None and rows_for_third_pass and not effort.cut_short:
-            self._score_undecided_again(cached, rows_for_third_pass - self._rows_at(positions_to_hide))
-            found, _ = self._search_nodes(signature, cached, effort, refused, failed)
-        if hidden_scores is not None:
-            cached.restore(hidden_scores)
-        return found
+        hidden: node_table.Numbers,
+        to_search_last: node_table.Numbers,
+    ) -> Iterator[decisions.Placement | None]:
+        """Yield what each pass found on nodes that are not hidden; other pods rule out those `refused`.
 
-    def _rows_at(self, positions: node_table.Numbers) -> set[int]:
-        return set(np.flatnonzero(np.isin(self.inventory.name_positions(), positions)).tolist())
+        1. All nodes but those `to_search_last`, which an earlier search left undecided.
+        2. Undecided nodes that have changed since: these have a new score.
+        3. Undecided nodes that have not changed: scored again, `search_memory.MOST_RETRIES` times at most.
+        """
+        cached = self._current_scores(signature, policy)
+        rows_for_third_pass = set(cached.rows_to_retry()) if cached.undecided_tries_by_row else set[int]()
+        at_first = np.union1d(hidden, to_search_last) if to_search_last.size else hidden
+        with cached.hiding(at_first):
+            found, failed = self._search_nodes(signature, cached, effort, refused)
+        yield found
+        if to_search_last.size and not effort.cut_short:
+            with cached.hiding(hidden):
+                found, failed = self._search_nodes(signature, cached, effort, refused, failed)
+            yield found
+        if rows_for_third_pass and not effort.cut_short:
+            hidden_rows = np.flatnonzero(np.isin(self.inventory.name_positions(), hidden)).tolist()
+            self._score_undecided_again(cached, rows_for_third_pass.difference(hidden_rows))
+            with cached.hiding(hidden):
+                found, _ = self._search_nodes(signature, cached, effort, refused, failed)
+            yield found
 
     def _search_nodes(
         self,
@@ -283,7 +287,7 @@ class Search:
             self._forget(signature)
             cached = self._cached[signature] = self._scores_of_all_nodes(signature, policy, model)
             self._update_bytes(cached)
-            while len(self._cached) > 1 and self._over_memory_limit:
+            while len(self._cached) > (1 if self._bytes > REMEMBERED_BYTES else MOST_REMEMBERED):
                 self._forget(next(iter(self._cached)))
         elif changed:
             for row in changed if cached.undecided_tries_by_row else ():
@@ -316,10 +320,6 @@ class Search:
             return changed
         rows_with_new_load = table.load_log.since(cached.load_log_version)
         return None if rows_with_new_load is None else changed + rows_with_new_load
-
-    @property
-    def _over_memory_limit(self) -> bool:
-        return len(self._cached) > MOST_REMEMBERED or self._bytes > REMEMBERED_BYTES
 
     def _forget(self, signature: signatures.Signature) -> None:
         if (cached := self._cached.pop(signature, None)) is not None:

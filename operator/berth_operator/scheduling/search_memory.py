@@ -4,8 +4,9 @@ How much memory that takes is counted roughly, so that the search can forget the
 """
 
 import collections
+import contextlib
 import dataclasses
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Iterable, Iterator
 from typing import Final
 
 import numpy as np
@@ -28,8 +29,6 @@ MOST_RETRIES: Final = 3  # Of a node whose search ends undecided, until it chang
 
 INFEASIBLE: Final = -1.0  # Below every score.
 INFEASIBLE_FOR_NUMPY: Final = np.array(INFEASIBLE)  # For numpy, which takes longer with a number of Python.
-
-HiddenScores = tuple[node_table.Numbers, node_table.Scores]  # Positions of nodes, and their scores.
 
 
 @dataclasses.dataclass(slots=True)
@@ -80,16 +79,18 @@ class CachedScores:
             one: found for one, found in self.reasons_by_class.items() if found[0] is not Reason.UNDECIDED
         }
 
-    def hide(self, positions: node_table.Numbers) -> HiddenScores:
-        """Hide some nodes from the search; return what `restore` needs to show them again."""
-        hidden = positions, self.score[positions]
+    @contextlib.contextmanager
+    def hiding(self, positions: node_table.Numbers) -> Iterator[None]:
+        """Hide some nodes from the search in the block."""
+        if not positions.size:
+            yield
+            return
+        scores = self.score[positions]
         self.score[positions] = INFEASIBLE
-        return hidden
-
-    def restore(self, hidden: HiddenScores) -> None:
-        """Show hidden nodes again; none of them was searched meanwhile."""
-        positions, scores = hidden
-        self.score[positions] = scores
+        try:
+            yield
+        finally:
+            self.score[positions] = scores
 
     def made_under(self, policy: Policy, model: WorkloadModel) -> bool:
         """Whether the scores were made under this policy and this workload model."""
@@ -131,9 +132,9 @@ class NodesToSearchLast:
         if len(self._names) > MOST_SIGNATURES:
             self._names.popitem(last=False)
 
-    def of(self, signature: signatures.Signature) -> Collection[str]:
-        """Return the nodes that are searched last."""
-        return self._names.get(signature, {}).keys() if self._names else ()
+    def of_any(self, asked: Iterable[signatures.Signature]) -> Collection[str]:
+        """Return the nodes that are searched last for any of these signatures."""
+        return {name for one in asked for name in self._names.get(one, ())} if self._names else ()
 
 
 def index_of(rows: set[int]) -> node_table.Rows:
