@@ -206,6 +206,19 @@ async def test_a_pod_whose_record_can_be_read_waits_for_its_name(node: Reconcile
     assert node.paths("PATCH") == ["p"]
 
 
+async def test_a_pod_whose_name_is_never_free_is_written_beside_it(node: Reconciled) -> None:
+    """Somebody makes another node's GpuPod under this name as soon as the operator has removed it."""
+    node.answers("p", TAKEN["by the schema"])
+    node.answers(OTHER_NAME, stub.thing(gpupod(OTHER_NAME)))
+    node.placed(**{names.ALLOCATION: GRANTED})
+
+    for _ in range(reconciler.FAILURES_BEFORE_OTHER_NAME + 1):
+        await node.reconciler._reconcile_or_retry(KEY)
+
+    written = list(dict.fromkeys(path.removesuffix("/status") for path in node.paths("PATCH")))
+    assert written == ["p", OTHER_NAME]
+
+
 @pytest.mark.parametrize(
     ("code", "reason", "left"),
     [

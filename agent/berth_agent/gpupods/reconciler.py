@@ -16,7 +16,8 @@ only readable record of who holds the cards.
 
 The name of a pod may be taken: by the GpuPod of a pod that had the name on another node, or by
 somebody with the token of another node's agent. Where the GpuPod is the only record of who holds
-the cards, it is then written under another name, which only this node's agent may use.
+the cards, or the name stays taken, it is written under another name, which only this node's agent
+may use.
 """
 
 import asyncio
@@ -39,6 +40,8 @@ log = logging.getLogger(__name__)
 MOST_PAUSE_SECONDS: Final = 20.0
 # Another node's GpuPod may have the name. The operator removes it, which no watch of ours shows.
 REFUSED_PAUSE_SECONDS: Final = 4.0
+# Half a minute: the operator has removed it by then, unless somebody makes it again and again.
+FAILURES_BEFORE_OTHER_NAME: Final = 10
 
 
 # A GpuPod is the agent's as a whole.
@@ -246,11 +249,19 @@ class GpuPodReconciler:
             status = desired.status(
                 pod, spec, before, self._node_cards, evidence=pod_evidence, now=self._clock()
             )
-            # The operator knows it from nobody else.
-            needed = not isinstance(decoded, allocation.Allocation) or granted.otherwise(spec, status.granted)
-            await self._write(gpupod, pod, spec, status, needed=bool(needed))
+            needed = self._is_needed(key, decoded, spec, status)
+            await self._write(gpupod, pod, spec, status, needed=needed)
         elif gpupod and decoded is None and (self.evidence.is_complete(key) or watched_pod.has_ended(pod)):
             await self._remove(store.key_of(gpupod.metadata), gpupod)
+
+    def _is_needed(
+        self, key: store.Key, decoded: DecodedAllocation, spec: wire.GpuPodSpec, status: wire.GpuPodStatus
+    ) -> bool:
+        """Whether the GpuPod is written under another name if the pod's is taken."""
+        if not isinstance(decoded, allocation.Allocation) or granted.otherwise(spec, status.granted):
+            return True  # Nothing else tells the operator what the pod has.
+        failure_log = self._failure_logs.get(key)
+        return failure_log is not None and failure_log.failures >= FAILURES_BEFORE_OTHER_NAME
 
     async def _found(self, key: store.Key, pod: watched_pod.Pod | None) -> wire.GpuPod | None:
         """Return the GpuPod of a pod, by its name or another one, and remove those without a pod."""
