@@ -66,6 +66,31 @@ def test_what_is_left_of_a_card_is_offered_to_the_last(ask: requests.Gpus, able:
     assert (place(inventory, pod) is not None) is able
 
 
+@pytest.mark.parametrize(
+    "ask", [requests.cards(1), requests.Gpus(1, core=50, ratio=50)], ids=["whole", "part"]
+)
+@pytest.mark.parametrize(
+    ("node", "minor", "able"),
+    [
+        pytest.param("n1", 1, True, id="free here"),
+        pytest.param("n1", 0, False, id="used up"),
+        pytest.param("n2", 1, False, id="elsewhere"),
+    ],
+)
+def test_who_waits_for_one_card_is_helped_by_no_other(
+    ask: requests.Gpus,
+    node: str,
+    minor: int,
+    able: bool,  # noqa: FBT001  a column of the table
+) -> None:
+    """However many pods name one card, what becomes free elsewhere wakes none of them."""
+    inventory = builders.inventory(*builders.nodes(2, cards=2), builders.hold("a", shares=[0]))
+    conditions = requests.Conditions(uuids=frozenset({builders.uuid(node, minor)}))
+    pod = builders.pod_info(request=builders.request(ask, conditions=conditions))
+
+    assert node_offers.judge(inventory, "n1")(pod) is able
+
+
 def test_a_name_that_a_node_advertises_no_more_may_help() -> None:
     """Names that Berth serves are asked only of a node that advertises them."""
     before, after = builders.node(extra={"nvidia.com/gpu": 0}), builders.node()

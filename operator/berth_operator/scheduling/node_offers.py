@@ -3,8 +3,9 @@
 When something becomes free or a node changes, most waiting pods could not use it. Searching all
 nodes for each of them would take longer than the change is worth, so each kind of waiting pod is
 first compared with the one node that changed. A yes promises nothing, a no is certain: what is
-compared here is necessary on any node. Selectors and taints are compared where that is remembered from a
-search; models, combinations, and all constraints that are not named here are left to the search.
+compared here is necessary on any node. Selectors and taints are compared where that is remembered
+from a search, and of the conditions on cards their uuids. Models, combinations, and all constraints that
+are not named here are left to the search.
 """
 
 import dataclasses
@@ -14,7 +15,7 @@ from typing import Final
 
 from berth_operator.scheduling import gpu_units, node_info, node_table, policy_rules, queued_pods, signatures
 from berth_operator.scheduling.constraints import registry
-from berth_operator.scheduling.devices import requests
+from berth_operator.scheduling.devices import device_facts, requests
 from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.inventory import Inventory
@@ -33,11 +34,14 @@ class Offer:
 
     left: Left
     whole: int = 0
-    shares: tuple[tuple[int, int, int], ...] = ()  # Of each card in service: core, percent of memory, memory.
+    # Of each card in service: its uuid, core, percent of memory, memory.
+    shares: tuple[tuple[str, int, int, int], ...] = ()
     replicas: int = 0
     instances: Left = dataclasses.field(default_factory=dict)
     others: Left = dataclasses.field(default_factory=dict)
     gpu_unit: str = ""
+    uuids: frozenset[str] = frozenset()  # Of its cards and of their instances.
+    unused: frozenset[str] = frozenset()  # Of the cards that nobody uses any of.
 
 
 def left(inventory: Inventory, name: str) -> Left:
@@ -59,16 +63,19 @@ def offer(inventory: Inventory, name: str, core_limit: int = requests.WHOLE) -> 
         return None
     at = info.row
     slots = [slot for slot, in_service in enumerate(table.in_service[at].tolist()) if in_service]
+    cards = info.device.cards if info.device else ()
     core = table.core_up_to(core_limit, slice(at, at + 1))[0].tolist()
     ratio, memory = table.ratio[at].tolist(), table.memory[at].tolist()
     return Offer(
         left=left(inventory, name),
         whole=int(table.unused[at].sum()) - int(table.withheld[at]),
-        shares=tuple((core[slot], ratio[slot], memory[slot]) for slot in slots),
+        shares=tuple((cards[slot].uuid, core[slot], ratio[slot], memory[slot]) for slot in slots),
         replicas=int(table.replicas[at]),
         instances=_named(table.profiles, table.instances[at].tolist()),
         others=_named(table.types, table.others[at].tolist()),
         gpu_unit=info.device.gpu_unit if info.device else "",
+        uuids=frozenset(device_facts.unique_uuids(info.device)) if info.device else frozenset(),
+        unused=frozenset(card.uuid for card, unused in zip(cards, table.unused[at], strict=False) if unused),
     )
 
 
@@ -91,11 +98,20 @@ def may_take(there: Offer, request: requests.DeviceRequest, demand: facts.NodeDe
         return False
     if not room(there.left, demand):
         return False
+    if (named := request.conditions.uuids) and not _may_give(there, need, named):
+        return False
     return (
-        all(_fitting(there, ask) >= ask.count for ask in need.largest_shares)
+        all(_fitting(there, ask, named) >= ask.count for ask in need.largest_shares)
         and all(there.instances.get(ask.profile, 0) >= ask.count for ask in need.instances)
         and all(there.others.get(kind, 0) for kind in need.other_types)
     )
+
+
+def _may_give(there: Offer, need: requests.Need, named: frozenset[str]) -> bool:
+    """Whether the node has so many of the cards and instances that a pod names."""
+    if len(named & there.unused) < need.whole:
+        return False
+    return not (need.replicas or need.instances) or not named.isdisjoint(there.uuids)
 
 
 def _no_help(before: Left, pod_info: queued_pods.PodInfo) -> bool:
@@ -104,11 +120,12 @@ def _no_help(before: Left, pod_info: queued_pods.PodInfo) -> bool:
     return room(before, pod_info.demand) and not registry.lifted_by_pods_without_devices(signature)
 
 
-def _fitting(there: Offer, ask: requests.Gpus) -> int:
-    """Count the cards in service that have room for a share."""
-    memory = 0 if ask.ratio else ask.memory
+def _fitting(there: Offer, ask: requests.Gpus, named: frozenset[str]) -> int:
+    """Count the cards in service, of those that are named if any are, that have room for a share."""
+    least = 0 if ask.ratio else ask.memory
     return sum(
-        core >= ask.core and ratio >= ask.ratio and most >= memory for core, ratio, most in there.shares
+        core >= ask.core and ratio >= ask.ratio and memory >= least and (not named or uuid in named)
+        for uuid, core, ratio, memory in there.shares
     )
 
 
