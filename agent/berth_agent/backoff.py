@@ -7,6 +7,7 @@ it lasts, and when it is over. What to do about it is left to the caller.
 
 import logging
 import random
+import time
 from typing import Final
 
 FIRST_SECONDS: Final = 0.25
@@ -31,10 +32,17 @@ class FailureLog:
         self._subject = subject
         self._kind: type[Exception] | None = None
         self._times = 0
+        self._since = 0.0
         self.failures = 0
+
+    @property
+    def seconds(self) -> float:
+        """For how long it has lasted."""
+        return time.monotonic() - self._since if self.failures else 0.0
 
     def failed(self, error: Exception, *, most: float) -> float:
         """Count a failure, log it if it is new or has lasted, and return the seconds to wait."""
+        self._since = self._since if self.failures else time.monotonic()
         self.failures += 1
         self._times = self._times + 1 if type(error) is self._kind else 1
         self._kind = type(error)

@@ -73,9 +73,10 @@ async def test_what_there_is_counts_until_it_is_gone(
     for kind, body in bodies(name).items():
         await admin.create(kind, body, namespace=namespace if kind.namespaced else "")
     await waiting.eventually(lambda: all(facts_of(known, name, namespace)), what="all to be known")
-    # The server makes it Pending; its controller says that it may be claimed.
+    # The server makes it Pending; its controller says that it may be claimed, and if it could not write that,
+    # tries again after 15 s.
     await waiting.eventually(
-        lambda: known.volumes[name].phase == "Available", what="the volume to be available"
+        lambda: known.volumes[name].phase == "Available", what="the volume to be available", seconds=60
     )
 
     assert known.classes[name].waits_for_pod

@@ -91,6 +91,26 @@ def test_who_waits_for_one_card_is_helped_by_no_other(
     assert node_offers.judge(inventory, "n1")(pod) is able
 
 
+@pytest.mark.parametrize(
+    ("named", "able"),
+    [
+        pytest.param("MIG-n1-0-0", True, id="the instance"),
+        pytest.param(builders.uuid("n1", 0), True, id="its card"),
+        pytest.param("MIG-n2-0-0", False, id="another node's"),
+    ],
+)
+def test_who_waits_for_one_instance_is_helped_by_no_other(named: str, able: bool) -> None:  # noqa: FBT001  a column of the table
+    """An instance is named by its own uuid, or by that of its card."""
+    cut = builders.card(0, mig=True, instances=builders.instances("n1", 0, 1))
+    inventory = builders.inventory(builders.node("n1"), builders.device("n1", cards=[cut]))
+    conditions = requests.Conditions(uuids=frozenset({named}))
+    ask = requests.Instances(builders.PROFILE, 1)
+    pod = builders.pod_info(request=builders.request(ask, conditions=conditions))
+
+    assert node_offers.judge(inventory, "n1")(pod) is able
+    assert (place(inventory, pod) is not None) is able
+
+
 def test_a_name_that_a_node_advertises_no_more_may_help() -> None:
     """Names that Berth serves are asked only of a node that advertises them."""
     before, after = builders.node(extra={"nvidia.com/gpu": 0}), builders.node()

@@ -40,8 +40,8 @@ log = logging.getLogger(__name__)
 MOST_PAUSE_SECONDS: Final = 20.0
 # Another node's GpuPod may have the name. The operator removes it, which no watch of ours shows.
 REFUSED_PAUSE_SECONDS: Final = 4.0
-# Half a minute: the operator has removed it by then, unless somebody makes it again and again.
-FAILURES_BEFORE_OTHER_NAME: Final = 10
+# The operator has removed it by then, unless somebody makes it again and again.
+OTHER_NAME_AFTER_SECONDS: Final = 30.0
 
 
 # A GpuPod is the agent's as a whole.
@@ -261,7 +261,7 @@ class GpuPodReconciler:
         if not isinstance(decoded, allocation.Allocation) or granted.otherwise(spec, status.granted):
             return True  # Nothing else tells the operator what the pod has.
         failure_log = self._failure_logs.get(key)
-        return failure_log is not None and failure_log.failures >= FAILURES_BEFORE_OTHER_NAME
+        return failure_log is not None and failure_log.seconds >= OTHER_NAME_AFTER_SECONDS
 
     async def _found(self, key: store.Key, pod: watched_pod.Pod | None) -> wire.GpuPod | None:
         """Return the GpuPod of a pod, by its name or another one, and remove those without a pod."""
