@@ -63,16 +63,23 @@ def test_what_stands_in_the_way_of_linked_cards_is_found(sort: str) -> None:
 # ---------------------------------------------------------------- a node that takes all the time
 
 
-def test_a_node_that_takes_all_the_time_is_asked_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However often it changes meanwhile, it costs a pod one turn, and then another node is asked first."""
-    sort, asked, place = "all joined but for two pairs", list[str](), allocator.allocate_or_explain
-    search = Search(cluster(sort))
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the nodes whose devices are searched, in order, as the test goes on."""
+    nodes, place = list[str](), allocator.allocate_or_explain
 
     def noted(view: device_view.View, request: requests.DeviceRequest, *, effort: Effort) -> object:
-        asked.append(view.device.node)
+        nodes.append(view.device.node)
         return place(view, request, effort=effort)
 
     monkeypatch.setattr(allocator, "allocate_or_explain", noted)
+    return nodes
+
+
+def test_a_node_that_takes_all_the_time_is_asked_last(asked: list[str]) -> None:
+    """However often it changes meanwhile, it costs a pod one turn, and then another node is asked first."""
+    sort = "all joined but for two pairs"
+    search = Search(cluster(sort))
     found = []
     for _ in range(4):
         effort = Effort(expired=lambda: asked[-1] == BAD)
@@ -85,21 +92,15 @@ def test_a_node_that_takes_all_the_time_is_asked_last(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("changes", [True, False], ids=["it changes", "it stays"])
 def test_a_node_that_alone_has_what_is_preferred_takes_no_more_time(
-    monkeypatch: pytest.MonkeyPatch,
+    asked: list[str],
     changes: bool,  # noqa: FBT001  a column of the table
 ) -> None:
     """What a pod prefers is sought first; where that takes all the time, the rest has the next turn."""
-    sort, asked, place = "all joined but for two pairs", list[str](), allocator.allocate_or_explain
+    sort = "all joined but for two pairs"
     topologies = (irregular_topologies.device(BAD, sort), builders.device(GOOD, 8))
     search = Search(builders.inventory(builders.node(BAD), builders.node(GOOD), *topologies))
     grouping = requests.Grouping(scope=Scope.NVLINK, required=False)
     soft = builders.request(requests.cards(2), *HARD_SHARES, grouping=grouping)
-
-    def noted(view: device_view.View, request: requests.DeviceRequest, *, effort: Effort) -> object:
-        asked.append(view.device.node)
-        return place(view, request, effort=effort)
-
-    monkeypatch.setattr(allocator, "allocate_or_explain", noted)
     found = []
     for _ in range(3):
         asked.clear()
