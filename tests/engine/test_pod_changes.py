@@ -26,7 +26,7 @@ def with_sleeping_pods(now: clock.Clock | None = None) -> Ledger:
     ledger.pod_bound(builders.hold("w", labels=WEB))
     ledgers.add_waiting(ledger, "apart", 0, demand=builders.demand(inter_pod_rules=APART), labels=WEB)
     ledgers.decide(ledger)
-    ledgers.requeue(ledger, "apart", ClusterEvent.PODS_CHANGED)
+    ledgers.requeue(ledger, "apart", *decisions.POD_EVENTS)
     ledgers.add_sleeping(ledger, "plain", *decisions.ANY_RARE_EVENT, cards=9)
     ledger.wake.clear()
     return ledger
@@ -62,6 +62,72 @@ def test_a_placed_pod_with_anti_affinity_wakes_none_that_it_cannot_help() -> Non
 
     ledger.pod_over("uid-other")
     assert ledgers.ready_names(ledger) == ["apart"]
+
+
+NEAR: Final = facts.InterPodRules(affinity=(TERM,))
+SPREAD: Final = facts.InterPodRules(spread=(facts.SpreadConstraint("zone", 1, SELECTOR),))
+
+
+@pytest.mark.parametrize(
+    ("rules", "wakes"),
+    [
+        pytest.param(NEAR, ["comes"], id="affinity"),
+        pytest.param(
+            dataclasses.replace(NEAR, self_match=True), ["comes", "leaves"], id="it may be the first"
+        ),
+        pytest.param(APART, ["leaves"], id="anti-affinity"),
+        pytest.param(SPREAD, ["comes", "leaves"], id="spread"),
+    ],
+)
+def test_a_pod_that_comes_lifts_an_affinity_and_one_that_leaves_an_anti_affinity(
+    rules: facts.InterPodRules, wakes: list[str]
+) -> None:
+    """Else a crowd that waits for a pod that never comes would be tried at each bind of others."""
+    ledger = ledgers.with_nodes(1)
+    ledgers.add_waiting(ledger, "asks", 0, demand=builders.demand(inter_pod_rules=rules))
+    ledgers.decide(ledger)
+
+    woken = []
+    for what in ("comes", "leaves"):
+        ledgers.requeue(ledger, "asks", *decisions.POD_EVENTS)
+        if what == "comes":
+            ledger.pod_bound(builders.hold("w", labels=WEB))
+        else:
+            ledger.pod_over("uid-w")
+        woken += [what] * len(ledgers.ready_names(ledger))
+
+    assert woken == wakes
+
+
+def test_who_waits_for_a_pod_to_come_is_not_woken_by_one_that_leaves() -> None:
+    """Though that lifts an anti-affinity of it: where its affinity is not met, it would be tried in vain."""
+    ledger = ledgers.with_nodes(2)
+    ledger.pod_bound(builders.hold("w", labels=WEB))
+    other = facts.PodTerm(facts.PodSelector((builders.NAMESPACE,), (builders.is_among("app", "db"),)), "zone")
+    both = facts.InterPodRules(affinity=(other,), anti_affinity=(TERM,))
+    ledgers.add_waiting(ledger, "asks", 0, demand=builders.demand(inter_pod_rules=both))
+    (wait,) = ledgers.decide(ledger)
+    assert isinstance(wait, decisions.Wait)
+    ledgers.requeue(ledger, "asks", *(wait.awaited or ()))
+
+    ledger.pod_over("uid-w")
+    assert ledgers.ready_names(ledger) == []
+
+    ledger.pod_bound(builders.hold("db", labels=(("app", "db"),)))
+    assert ledgers.ready_names(ledger) == ["asks"]
+
+
+def test_who_may_be_the_first_waits_for_the_last_to_leave() -> None:
+    """As long as there is a pod that its affinity means, it has to be near that."""
+    ledger = ledgers.with_nodes(1)
+    ledger.pod_bound(builders.hold("w", labels=WEB))
+    rules = dataclasses.replace(NEAR, self_match=True, namespace=builders.NAMESPACE)
+    ledgers.add_waiting(ledger, "asks", 0, demand=builders.demand(inter_pod_rules=rules), labels=WEB)
+
+    (wait,) = ledgers.decide(ledger)
+
+    assert isinstance(wait, decisions.Wait)
+    assert (wait.awaited or frozenset()) >= decisions.POD_EVENTS
 
 
 def test_counts_whose_selectors_name_too_much_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,7 +166,7 @@ def test_a_label_that_no_pod_counts_by_wakes_none() -> None:
     ledger = with_sleeping_pods()
     ledger.node_seen(builders.node("n1", labels={"zone": "a", "berth.dev/gpu.x": "0"}))
     ledgers.decide(ledger)
-    ledgers.requeue(ledger, "apart", ClusterEvent.PODS_CHANGED)
+    ledgers.requeue(ledger, "apart", *decisions.POD_EVENTS)
     ledgers.requeue(ledger, "plain", ClusterEvent.CAPACITY_FREED)
 
     assert relabelled(ledger, zone="a", **{"berth.dev/gpu.x": "1"}) == []
@@ -116,7 +182,7 @@ def test_a_label_that_a_pod_selects_nodes_by_wakes_it() -> None:
     ledgers.add_waiting(ledger, "choosy", 0, demand=demand, labels=WEB)
     ledgers.decide(ledger)
     for name in ("apart", "choosy"):
-        ledgers.requeue(ledger, name, ClusterEvent.PODS_CHANGED)
+        ledgers.requeue(ledger, name, *decisions.POD_EVENTS)
 
     assert relabelled(ledger, pool="other") == ["choosy"]
 
@@ -126,8 +192,8 @@ def test_a_label_by_which_a_pod_there_repels_wakes_whom_it_may_repel() -> None:
     ledger = with_sleeping_pods()
     ledger.pod_bound(builders.hold("far", labels=WEB, anti_affinity=(facts.PodTerm(SELECTOR, "rack"),)))
     ledgers.decide(ledger)
-    ledgers.requeue(ledger, "apart", ClusterEvent.PODS_CHANGED)
-    ledgers.requeue(ledger, "plain", ClusterEvent.PODS_CHANGED)
+    ledgers.requeue(ledger, "apart", *decisions.POD_EVENTS)
+    ledgers.requeue(ledger, "plain", *decisions.POD_EVENTS)
 
     assert relabelled(ledger, other="r1") == []
     assert sorted(relabelled(ledger, other="r1", rack="r1")) == ["apart", "plain"]
@@ -145,7 +211,7 @@ def test_a_node_that_comes_and_goes_wakes_pods_a_few_times_only() -> None:
         ):
             change()
             woken += ledgers.ready_names(ledger)
-            ledgers.requeue(ledger, "apart", ClusterEvent.PODS_CHANGED)
+            ledgers.requeue(ledger, "apart", *decisions.POD_EVENTS)
 
     assert woken == ["apart"] * paced_wakes.WAKES_IN_A_ROW
     assert ledger.paced_wakes.next_due() == now() + paced_wakes.SECONDS_BETWEEN_WAKES
@@ -157,7 +223,7 @@ def test_labels_that_change_too_often_count_together_in_the_end() -> None:
     ledger = with_sleeping_pods(now)
     for at in range(paced_wakes.WAKES_IN_A_ROW):
         relabelled(ledger, zone=str(at))
-        ledgers.requeue(ledger, "apart", ClusterEvent.PODS_CHANGED)
+        ledgers.requeue(ledger, "apart", *decisions.POD_EVENTS)
 
     assert relabelled(ledger, zone="late") == []
     assert relabelled(ledger, zone="late", other="x") == []
@@ -174,13 +240,13 @@ def test_where_too_many_selectors_wait_changes_wake_all_now_and_then(monkeypatch
     ledger = with_sleeping_pods(now)
     four = facts.InterPodRules(affinity=tuple(facts.PodTerm(SELECTOR, key) for key in "abcd"))
     demand = builders.demand(inter_pod_rules=four)
-    ledgers.add_sleeping(ledger, "many", ClusterEvent.PODS_CHANGED, demand=demand)
+    ledgers.add_sleeping(ledger, "many", *decisions.POD_EVENTS, demand=demand)
 
     woken = 0
     for at in range(3 * paced_wakes.WAKES_IN_A_ROW):
         ledger.pod_bound(builders.hold(f"w{at}", labels=WEB))
         woken += "many" in ledgers.ready_names(ledger)
-        ledgers.requeue(ledger, "many", ClusterEvent.PODS_CHANGED)
+        ledgers.requeue(ledger, "many", *decisions.POD_EVENTS)
     now.advance(paced_wakes.SECONDS_BETWEEN_WAKES)
     ledger.paced_wakes.wake_delayed()
 

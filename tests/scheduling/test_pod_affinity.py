@@ -267,6 +267,20 @@ def test_only_so_many_sets_of_terms_are_remembered(monkeypatch: pytest.MonkeyPat
     assert len(both.inventory.pods._rows_with) == 1
 
 
+@pytest.mark.parametrize(("selectors", "kept"), [(8, 9), (9, 1)])
+def test_a_pod_with_many_selectors_drives_out_no_counts_of_others(selectors: int, kept: int) -> None:
+    """They are counted anew when pods have changed, and each change costs others no more than before."""
+    both = Both(*FOUR_NODES, web("w", "n1"))
+    assert both.feasible(pod(affinity=far(term(HOST)))) == ALL - {"n1"}
+    many = pod(affinity=far(*map(of_app, range(selectors))))
+
+    for at, left in ((0, ALL - {"n2"}), (selectors - 1, ALL - {"n2", "n3"})):
+        both.put_pod(pod(f"p{at}", f"n{2 if at == 0 else 3}", labels={"app": str(at)}))
+        assert both.feasible(many) == left
+
+    assert repr(both.inventory.pods) == f"<PodIndex: {kept} counted selectors, 0 terms>"
+
+
 def of_app(at: int) -> Body:
     """Write a term about the pods of one application, each node a domain."""
     return term(HOST, selector=selecting(app=str(at)))

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import strategies as st
 
 from berth_operator.scheduling import existing_terms, pod_index
+from berth_operator.scheduling.constraints import topologies
 from berth_operator.scheduling.search import Search
 from scheduling import plain_pod_preferences, plain_pod_rules
 from scheduling.placements import RULES
@@ -210,13 +211,18 @@ def test_the_same_nodes_are_feasible(
     st.lists(nodes, min_size=1, max_size=5),
     st.lists(there, max_size=8),
     st.lists(waiting, min_size=2, max_size=4),
+    st.integers(0, 2),
 )
 def test_forgotten_counts_are_counted_again(
-    at_first: list[Body], running: list[Body], asks: list[Body]
+    at_first: list[Body], running: list[Body], asks: list[Body], selectors_kept: int
 ) -> None:
     """However few selectors are remembered, no answer depends on it."""
     both = Both(*at_first)
-    with mock.patch.object(pod_index, "MOST_COUNTERS", 1):
+    with (
+        mock.patch.object(pod_index, "MOST_COUNTERS", 1),
+        mock.patch.object(pod_index, "MOST_COUNTED_ONCE", 2),
+        mock.patch.object(topologies, "MOST_SELECTORS_KEPT", selectors_kept),
+    ):
         for body in running:
             both.put_pod(kept(both, body))
             for asking in asks:

@@ -15,6 +15,7 @@ from support import backlogs, builders, clock, ledgers
 from support.backlogs import ready
 
 TRY_SECONDS = 0.001
+FREED = frozenset({ClusterEvent.CAPACITY_FREED})
 CROWD = 60  # Of which a round tries some twenty.
 A, B, C = map(builders.pod_info, "abc")
 
@@ -246,7 +247,7 @@ def test_reservations_of_all_nodes_are_not_asked_for_each() -> None:
     backlog = backlogs.requeue(A, awaited=decisions.ANY_RARE_EVENT)
 
     backlog.cluster_event((ClusterEvent.POLICY_CHANGED,))
-    backlog.node_changed("n1", ClusterEvent.CAPACITY_FREED, lambda _: pytest.fail("asked for nothing"))
+    backlog.node_changed("n1", FREED, lambda _: pytest.fail("asked for nothing"))
 
     assert not backlog._rotation.reservations.limited_pods
 
@@ -261,9 +262,9 @@ def left_to(backlog: Backlog, *done: str) -> frozenset[str]:
 def test_a_reservation_stands_while_one_of_its_pods_waits() -> None:
     """Others that were woken for an earlier change and go have no part in it."""
     backlog = backlogs.requeue(A, B, C, awaited=decisions.ANY_RARE_EVENT)
-    backlog.node_changed("n1", ClusterEvent.CAPACITY_FREED, lambda _: True)
+    backlog.node_changed("n1", FREED, lambda _: True)
     backlog.requeue("uid-a", now=0.0, awaited=decisions.ANY_RARE_EVENT)
-    backlog.node_changed("n2", ClusterEvent.CAPACITY_FREED, lambda _: True)
+    backlog.node_changed("n2", FREED, lambda _: True)
     backlog.push(builders.pod_info("new", priority=-1))
 
     backlog.remove("uid-b")
@@ -275,7 +276,7 @@ def test_a_reservation_stands_though_its_namespace_is_suspended() -> None:
     """As long as a pod of the kind was woken whose namespace is not."""
     slow, quick = (builders.pod_info(name, namespace=name) for name in ("slow", "quick"))
     backlog = backlogs.requeue(slow, quick, awaited=decisions.ANY_RARE_EVENT)
-    backlog.node_changed("n1", ClusterEvent.CAPACITY_FREED, lambda _: True)
+    backlog.node_changed("n1", FREED, lambda _: True)
     backlog.push(builders.pod_info("new", priority=-1))
 
     backlog.suspend("slow")
@@ -316,7 +317,7 @@ def test_a_node_that_wakes_all_kinds_is_reserved_alone(monkeypatch: pytest.Monke
     monkeypatch.setattr(backlog_module, "MOST_COMPARED", 1)
     backlog = backlogs.requeue(A, B, C, awaited=decisions.ANY_RARE_EVENT)
     for _ in range(3):
-        if not backlog.node_changed("n1", ClusterEvent.DEVICE_CHANGED, lambda _: True):
+        if not backlog.node_changed("n1", frozenset({ClusterEvent.DEVICE_CHANGED}), lambda _: True):
             backlog.wake_all("n1", ClusterEvent.DEVICE_CHANGED)
     backlog.push(builders.pod_info("new", priority=-1))
 

@@ -6,8 +6,8 @@ from typing import Final
 import pytest
 
 from berth_operator.engine.ledger import Ledger
-from berth_operator.scheduling import explain
-from berth_operator.scheduling.decisions import ClusterEvent, Wait
+from berth_operator.scheduling import decisions, explain
+from berth_operator.scheduling.decisions import Wait
 from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.search import Search
 from scheduling.placements import RULES
@@ -107,7 +107,7 @@ def waits(ledger: Ledger, body: Body, *, hosts: int) -> None:
     ledger.pod_waiting(pod_info(body), gated=False)
     (wait,) = ledgers.decide(ledger)
     assert isinstance(wait, Wait), wait
-    assert ClusterEvent.PODS_CHANGED in (wait.awaited or ())
+    assert decisions.POD_EVENTS & (wait.awaited or frozenset())
     ledger.backlog.requeue("uid-p", now=1000.0, awaited=wait.awaited)
     assert not list(ledger.backlog.active(1000.0))
 

@@ -68,8 +68,8 @@ class MeasuredLoads:
         now = self._clock()
         if not self._freed or now < self._next_waking:
             return
-        if ledger.backlog.awaits(ClusterEvent.LOAD_CHANGED):
+        if ledger.backlog.awaits(freed := frozenset({ClusterEvent.LOAD_CHANGED})):
             self._next_waking = now + WAKING_SECONDS
-            ledger.backlog.cluster_event((ClusterEvent.LOAD_CHANGED,))
+            ledger.backlog.cluster_event(freed)
             ledger.wake.set()
         self._freed = False

@@ -43,5 +43,5 @@ class PacedOffers:
             self._wake(node, change, able)
 
     def _wake(self, node: str, change: ClusterEvent, able: Able) -> None:
-        if not self._backlog.node_changed(node, change, able):
+        if not self._backlog.node_changed(node, frozenset({change}), able):
             self._backlog.wake_all(node, change)

@@ -7,11 +7,12 @@ is paced, as `paced_wakes` says, and so is any change where too many selectors w
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from berth_operator.engine import paced_wakes
-from berth_operator.scheduling import holds, node_offers, pod_index, queued_pods
+from berth_operator.scheduling import decisions, holds, node_offers, pod_index, queued_pods
 from berth_operator.scheduling.backlog import Backlog
 from berth_operator.scheduling.decisions import ClusterEvent
 from berth_operator.scheduling.inventory import Inventory
@@ -42,7 +43,8 @@ class PodChanges:
             and not self._replacing
             and any(concerns(one) for one in (before, after) if one is not None)
         ):
-            self._wake_waiting(node_offers.judge_pod(self._inventory, before, after))
+            events = node_offers.pod_events(before, after)
+            self._wake_waiting(node_offers.judge_pod(self._inventory, before, after), events)
 
     @contextlib.contextmanager
     def replacing(self, before: holds.Hold, after: holds.Hold) -> Iterator[None]:
@@ -81,8 +83,12 @@ class PodChanges:
         """Whether a pod requires something of other pods, or may be repelled by some."""
         return pod_info.demand.inter_pod_rules is not None or self._inventory.pods.repels
 
-    def _wake_waiting(self, able: Callable[[queued_pods.PodInfo], bool]) -> None:
-        if not self._backlog.awaits(ClusterEvent.PODS_CHANGED):
+    def _wake_waiting(
+        self,
+        able: Callable[[queued_pods.PodInfo], bool],
+        events: decisions.AwaitedEvents = decisions.POD_EVENTS,
+    ) -> None:
+        if not self._backlog.awaits(events):
             return
 
         def helped(pod_info: queued_pods.PodInfo) -> bool:
@@ -90,12 +96,13 @@ class PodChanges:
                 self._wake.set()
             return helps
 
-        if not self._backlog.node_changed(None, ClusterEvent.PODS_CHANGED, helped):
-            self._paced.wake("pods have changed", self._wake_all)
+        if not self._backlog.node_changed(None, events, helped):
+            for event in sorted(events):
+                self._paced.wake(event, functools.partial(self._wake_all, event))
 
-    def _wake_all(self) -> None:
-        """Wake all that look at pods: they have too many selectors to be compared with each change."""
-        self._backlog.wake_all(None, ClusterEvent.PODS_CHANGED)
+    def _wake_all(self, event: ClusterEvent) -> None:
+        """Wake all that wait for such an event: they have too many selectors to be compared with each pod."""
+        self._backlog.wake_all(None, event)
         self._wake.set()
 
 

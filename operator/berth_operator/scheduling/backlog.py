@@ -247,27 +247,25 @@ class Backlog:
         event = decisions.ClusterEvent.VOLUME_CHANGED
         self._wake({uid: entry for uid, entry in found if event in (entry.awaited or ())}, None)
 
-    def awaits(self, change: decisions.ClusterEvent) -> bool:
-        """Whether a pod waits for such a change."""
-        return any(change in awaited for _, awaited in self._unschedulable)
+    def awaits(self, changes: AwaitedEvents) -> bool:
+        """Whether a pod waits for one of these changes."""
+        return not all(awaited.isdisjoint(changes) for _, awaited in self._unschedulable)
 
-    def node_changed(
-        self, node: str | None, change: decisions.ClusterEvent, able: Callable[[PodInfo], bool]
-    ) -> bool:
-        """Wake the pods that such a change of a node could help, if `able` says that it might take them.
+    def node_changed(self, node: str | None, changes: AwaitedEvents, able: Callable[[PodInfo], bool]) -> bool:
+        """Wake the pods that such changes of a node could help, if `able` says that it might take them.
 
         The node may now refuse the others for another reason, so that any event may help them. None: pods.
         Return False if they are too many to be compared, for `wake_all`.
         """
-        self._compared += sum(one.comparisons(node) for one in self._rotation.reservations.limited_pods)
+        self._compared += sum(one.comparisons(changes) for one in self._rotation.reservations.limited_pods)
         if self._compared > MOST_COMPARED:
             return False
         self._rotation.reservations.offered(node, able)
         for (kind, awaited), group in list(self._unschedulable.items()):
-            if change not in awaited:
+            if awaited.isdisjoint(changes):
                 continue
             first = next(iter(group.values())).pod_info
-            self._compared += first.comparisons(node)
+            self._compared += first.comparisons(changes)
             if self._compared > MOST_COMPARED:
                 return False
             if able(first):

@@ -43,6 +43,7 @@ from berth_operator.scheduling.backlog import MOST_SEARCHED_IN_A_ROUND, Backlog
 from berth_operator.scheduling.constraints import reason_counts
 from berth_operator.scheduling.devices import allocator, search_effort
 from berth_operator.scheduling.devices.search_effort import Effort
+from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.search import Search
 
@@ -298,17 +299,27 @@ def _count_reasons(
     """Return why a pod waits that was searched for in vain; counted once in a round for each signature."""
     if signature not in unschedulable:
         counts = reason_counts.count(search.inventory, signature, search.reasons_by_row(signature, policy))
-        awaited = decisions.awaited_events(counts)
-        # `awaited` is None if some node was not searched to the end: the pod is tried again after a pause.
-        if signature.demand.claims and awaited is not None:
-            # Whatever the reasons are: a volume that has changed may make other nodes suit the pod.
-            awaited |= {decisions.ClusterEvent.VOLUME_CHANGED}
+        awaited = _awaited_events(counts, signature.demand)
         unsearched = search.unsearched(signature) if effort.cut_short else 0
         unschedulable[signature] = decisions.Wait(
             pod_info.uid, counts, awaited, cut_short=effort.cut_short, unsearched=unsearched
         )
     wait = unschedulable[signature]
     return wait if wait.uid == pod_info.uid else dataclasses.replace(wait, uid=pod_info.uid)
+
+
+def _awaited_events(
+    counts: tuple[decisions.Count, ...], demand: facts.NodeDemand
+) -> decisions.AwaitedEvents | None:
+    """Return what could help a pod; None if some node was not searched to the end: time alone may help."""
+    awaited, rules = decisions.awaited_events(counts), demand.inter_pod_rules
+    if demand.claims and awaited is not None:
+        # Whatever the reasons are: a volume that has changed may make other nodes suit the pod.
+        awaited |= {decisions.ClusterEvent.VOLUME_CHANGED}
+    if rules is not None and rules.self_match and awaited is not None:
+        # Once the last pod has left that its affinity means, it may be the first of them on any node.
+        awaited |= {decisions.ClusterEvent.POD_LEFT}
+    return awaited
 
 
 def _decide(

@@ -118,16 +118,19 @@ class ClusterEvent(enum.StrEnum):
     DEVICE_CHANGED = "DeviceChanged"
     POLICY_CHANGED = "PolicyChanged"
     LOAD_CHANGED = "LoadChanged"
-    PODS_CHANGED = "PodsChanged"  # A pod came to any node, left it or has other labels.
+    # On any node. A pod that has other labels than before has left and come.
+    POD_CAME = "PodCame"
+    POD_LEFT = "PodLeft"
     VOLUME_CHANGED = "VolumeChanged"
 
 
 AwaitedEvents = frozenset[ClusterEvent]
 # These happen all the time, and help those pods alone that say so.
 FREQUENT_EVENTS: Final = frozenset(
-    {ClusterEvent.LOAD_CHANGED, ClusterEvent.PODS_CHANGED, ClusterEvent.VOLUME_CHANGED}
+    {ClusterEvent.LOAD_CHANGED, ClusterEvent.POD_CAME, ClusterEvent.POD_LEFT, ClusterEvent.VOLUME_CHANGED}
 )
 ANY_RARE_EVENT: Final[AwaitedEvents] = frozenset(ClusterEvent) - FREQUENT_EVENTS
+POD_EVENTS: Final[AwaitedEvents] = frozenset({ClusterEvent.POD_CAME, ClusterEvent.POD_LEFT})
 
 
 NodeReason = tuple[Reason, str]  # Why a node refuses, with the name of the resource, the key of the taint ...
@@ -243,11 +246,11 @@ LIFTED_BY: dict[Reason, frozenset[ClusterEvent]] = {
     Reason.HOST_PORT_TAKEN: frozenset({ClusterEvent.CAPACITY_FREED}),
     Reason.DISK_IN_USE: frozenset({ClusterEvent.CAPACITY_FREED}),
     Reason.SPREAD_LABEL_MISSING: frozenset({ClusterEvent.NODE_CHANGED}),
-    Reason.TOPOLOGY_SPREAD: frozenset({ClusterEvent.PODS_CHANGED}),
-    Reason.POD_AFFINITY: frozenset({ClusterEvent.PODS_CHANGED}),
-    Reason.POD_ANTI_AFFINITY: frozenset({ClusterEvent.PODS_CHANGED}),
-    Reason.REPELLED: frozenset({ClusterEvent.PODS_CHANGED}),
-    Reason.UNKNOWN_POD_LABELS: frozenset({ClusterEvent.PODS_CHANGED}),
+    Reason.TOPOLOGY_SPREAD: POD_EVENTS,
+    Reason.POD_AFFINITY: frozenset({ClusterEvent.POD_CAME}),
+    Reason.POD_ANTI_AFFINITY: frozenset({ClusterEvent.POD_LEFT}),
+    Reason.REPELLED: frozenset({ClusterEvent.POD_LEFT}),
+    Reason.UNKNOWN_POD_LABELS: frozenset({ClusterEvent.POD_LEFT}),
     Reason.CLAIMS_UNREAD: frozenset({ClusterEvent.VOLUME_CHANGED}),
     Reason.CLAIM_MISSING: frozenset({ClusterEvent.VOLUME_CHANGED}),
     Reason.CLAIM_NOT_MADE: frozenset({ClusterEvent.VOLUME_CHANGED}),

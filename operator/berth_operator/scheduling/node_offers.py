@@ -13,7 +13,15 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from berth_operator.scheduling import gpu_units, node_info, node_table, policy_rules, queued_pods, signatures
+from berth_operator.scheduling import (
+    decisions,
+    gpu_units,
+    node_info,
+    node_table,
+    policy_rules,
+    queued_pods,
+    signatures,
+)
 from berth_operator.scheduling.constraints import registry
 from berth_operator.scheduling.devices import device_facts, requests
 from berth_operator.scheduling.devices.device_facts import PhysicalDevice
@@ -148,6 +156,13 @@ def judge(
     return able
 
 
+def pod_events(before: Hold | None, after: Hold | None) -> decisions.AwaitedEvents:
+    """Return what a pod that is another one than before is to those who look at pods; None: not there."""
+    if before is None:
+        return frozenset({decisions.ClusterEvent.POD_CAME})
+    return frozenset({decisions.ClusterEvent.POD_LEFT}) if after is None else decisions.POD_EVENTS
+
+
 def judge_pod(
     inventory: Inventory, before: Hold | None, after: Hold | None
 ) -> Callable[[queued_pods.PodInfo], bool]:
@@ -157,12 +172,12 @@ def judge_pod(
     have repelled any of them.
     """
     repelled = after is None and before is not None and bool(before.anti_affinity)
+    events = pod_events(before, after)
 
     def able(pod_info: queued_pods.PodInfo) -> bool:
-        others = pod_info.demand.inter_pod_rules
-        selectors = others.selectors if others is not None else ()
         return repelled or any(
-            _counted(inventory, one, before) != _counted(inventory, one, after) for one in selectors
+            _counted(inventory, one, before) != _counted(inventory, one, after)
+            for one in pod_info.selectors_for(events)
         )
 
     return able

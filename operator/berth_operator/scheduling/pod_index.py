@@ -3,7 +3,8 @@
 Nothing is counted until somebody asks, nor are pods sorted by their labels before. A selector that was asked
 for keeps its counts by row, and each pod that comes, goes or changes its labels is added to the counts of the
 selectors that select it. Which these are is remembered by labels, for the pods of one workload have the same.
-The least recently asked selectors are forgotten.
+The least recently asked selectors are forgotten. What a pod with very many selectors asks for is counted anew
+after each change of pods: kept, a few such pods would drive out the counts of all others.
 
 What pods on nodes say of others is kept by distinct term (`pod_terms`): their required anti-affinity keeps
 others away, whether these ask for anything or not, and their weighted terms count where others choose.
@@ -27,6 +28,7 @@ MOST_COUNTERS: Final = 1024
 MOST_NAMED: Final = 1 << 14
 MOST_COUNTERS_BYTES: Final = 64 << 20
 BYTES_PER_ROW: Final = 8
+MOST_COUNTED_ONCE: Final = 128  # Keys whose counts are remembered until pods change.
 MOST_ROWS_WITH: Final = 16  # Sets of terms whose rows are remembered.
 # Every namespace has it, by the API server; the other labels are known once the Namespace has been read.
 NAME_LABEL: Final = "kubernetes.io/metadata.name"
@@ -53,10 +55,10 @@ class Counter:
 
     __slots__ = ("counts", "key", "pairs", "size", "test")
 
-    def __init__(self, key: CounterKey, rows: int) -> None:
+    def __init__(self, key: CounterKey, counts: node_table.Numbers) -> None:
         self.key = key
         self.size = sum(one.size for one in key.selectors)
-        self.counts: node_table.Numbers = np.zeros(rows, dtype=np.int64)
+        self.counts = counts
         self.test = label_matcher(key.expressions)
         # Labels that each pod must have: to look for them is faster than to ask for all that is required.
         self.pairs = tuple(_pairs(key.expressions))
@@ -107,7 +109,8 @@ class PodIndex:
         # The least recently asked first. An ordered dict would hash each key when it is gone through.
         self._counters: dict[CounterKey, Counter] = {}
         self._selectors_size = 0  # Of all counters.
-        self._forgotten = False  # Whether any counter was ever forgotten for want of room.
+        self._counted_once: dict[CounterKey, node_table.Numbers] = {}  # As pods are now.
+        self._forgotten = False  # Whether any key was ever asked for whose counter is not kept.
         self._counters_by_labels: dict[pod_terms.Identity, tuple[Counter, ...]] = {}
         # Beyond the limit of a namespace, a term that keeps pods away becomes one about all pods, and one
         # that has only a weight is left out.
@@ -131,6 +134,7 @@ class PodIndex:
 
     def add(self, hold: Hold) -> None:
         """Add a pod that is on a node."""
+        self._counted_once.clear()
         if self._pods is not None:
             self._pods.add(hold, self._rows[hold.node])
         self.by_controller.count(hold, self._rows[hold.node], 1)
@@ -139,6 +143,7 @@ class PodIndex:
 
     def remove(self, hold: Hold) -> None:
         """Remove a pod."""
+        self._counted_once.clear()
         if self._pods is not None:
             self._pods.remove(hold)
         self.by_controller.count(hold, self._rows[hold.node], -1)
@@ -210,6 +215,7 @@ class PodIndex:
         ]:
             self._selectors_size -= self._counters.pop(key).size
         self._counters_by_labels.clear()
+        self._counted_once.clear()
         self._repelling.forget_answers()
         self._weighted.forget_answers()
         return True
@@ -237,23 +243,36 @@ class PodIndex:
 
     # ------------------------------------------------------------ counts
 
-    def counts(self, key: CounterKey, size: int) -> node_table.Numbers:
-        """Return how many pods a key selects on each of so many rows."""
+    def counts(self, key: CounterKey, size: int, *, keep: bool = True) -> node_table.Numbers:
+        """Return how many pods a key selects on each of so many rows, and perhaps go on counting."""
         if (counter := self._counters.pop(key, None)) is not None:
             self._counters[key] = counter
+        elif keep:
+            counter = self._add_counter(key, size)
         else:
-            counter = self._counted(key, size)
+            return self._count_once(key, size)
         if len(counter.counts) < size:
             counter.grow(size)
         return counter.counts[:size]
 
-    def _counted(self, key: CounterKey, size: int) -> Counter:
-        counter = Counter(key, size)
-        if (expressions := key.expressions) is not None:
-            counter.counts = self._by_labels().counts(
-                self._namespaces_of(key), expressions, size, exclude_leaving=key.exclude_terminating
-            )
-        self._counters[key] = counter
+    def _count_once(self, key: CounterKey, size: int) -> node_table.Numbers:
+        counts = self._counted_once.get(key)
+        if counts is None or len(counts) < size:
+            self._forgotten = True
+            if len(self._counted_once) >= MOST_COUNTED_ONCE:
+                self._counted_once.clear()
+            counts = self._counted_once[key] = self._counts_now(key, size)
+        return counts[:size]
+
+    def _counts_now(self, key: CounterKey, size: int) -> node_table.Numbers:
+        if (expressions := key.expressions) is None:
+            return np.zeros(size, dtype=np.int64)
+        return self._by_labels().counts(
+            self._namespaces_of(key), expressions, size, exclude_leaving=key.exclude_terminating
+        )
+
+    def _add_counter(self, key: CounterKey, size: int) -> Counter:
+        counter = self._counters[key] = Counter(key, self._counts_now(key, size))
         self._selectors_size += counter.size
         self._counters_by_labels.clear()
         most = min(MOST_COUNTERS, MOST_COUNTERS_BYTES // (BYTES_PER_ROW * max(1, size)))

@@ -73,10 +73,22 @@ class PodInfo:
         """Namespace and name, as people name a pod."""
         return f"{self.namespace}/{self.name}"
 
-    def comparisons(self, node: str | None) -> int:
-        """Count what it takes to compare it with a node, or with None with another pod, for each selector."""
-        rules = self.demand.inter_pod_rules
-        return max(1, len(rules.selectors)) if node is None and rules is not None else 1
+    def selectors_for(self, events: decisions.AwaitedEvents) -> tuple[facts.PodSelector, ...]:
+        """Return which pods it requires something about that such events may bring.
+
+        A pod that comes lifts an affinity, and one that leaves an anti-affinity. A pod that may be the first
+        that its own affinity means is helped by the end of the last one as well.
+        """
+        if (rules := self.demand.inter_pod_rules) is None or events.isdisjoint(decisions.POD_EVENTS):
+            return ()
+        left = decisions.ClusterEvent.POD_LEFT in events
+        near = rules.affinity if rules.self_match or decisions.ClusterEvent.POD_CAME in events else ()
+        terms = (*near, *rules.anti_affinity) if left else near
+        return *(one.selector for one in rules.spread), *(one.selector for one in terms)
+
+    def comparisons(self, events: decisions.AwaitedEvents) -> int:
+        """Count what it takes to find out whether events help it: one for each selector, or for the node."""
+        return max(1, len(self.selectors_for(events)))
 
     @property
     def needs_device_search(self) -> bool:

@@ -26,7 +26,7 @@ from berth_operator.scheduling.queued_pods import Entry, SortKey
 Rank = tuple[int, int, int, queue_order.Order]
 Before = Callable[[SortKey], frozenset[str] | None]
 
-HELD_BACK_SECONDS: Final = 0.5
+HELD_BACK_SECONDS: Final = 0.25
 MOST_RESERVED: Final = 256  # Nodes for one kind; beyond that all are reserved for it.
 # Pods for which no node is left, at most so many in a round: each costs some 50 us.
 MOST_SKIPPED: Final = 64

@@ -114,6 +114,8 @@ def feasible(query: Query) -> node_table.Mask:
     for refusals in REFUSALS.values():
         for refused, _ in refusals(query):
             mask &= ~refused
+            if not np.count_nonzero(mask):
+                return mask[query.rows]
     return mask[query.rows]
 
 

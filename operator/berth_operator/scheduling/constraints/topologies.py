@@ -6,6 +6,7 @@ inventory, not only of those that are queried: pods on other nodes count.
 """
 
 from collections.abc import Collection
+from typing import Final
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.nodes import facts
 
 NO_DOMAIN = 0
+MOST_SELECTORS_KEPT: Final = 8  # Of one pod; the counts of those that have more are not kept.
 
 
 def domains(query: Query, key: str) -> node_table.Numbers:
@@ -41,7 +43,19 @@ def counts(
 ) -> node_table.Numbers:
     """Return how many pods all these selectors select on each row."""
     key = pod_index.CounterKey(selectors, exclude_terminating)
-    return query.inventory.pods.counts(key, query.inventory.size)
+    keep = _count_selectors(query.signature.demand) <= MOST_SELECTORS_KEPT
+    return query.inventory.pods.counts(key, query.inventory.size, keep=keep)
+
+
+def _count_selectors(demand: facts.NodeDemand) -> int:
+    """Return how many selectors of pods a pod has."""
+    required, preferred = demand.inter_pod_rules, demand.preferred_pods
+    count = 0
+    if required is not None:
+        count += len(required.spread) + len(required.affinity) + len(required.anti_affinity)
+    if preferred is not None:
+        count += len(preferred.terms) + len(preferred.spread)
+    return count
 
 
 def in_domains_of(query: Query, rows: Collection[int], key: str) -> node_table.Mask:
