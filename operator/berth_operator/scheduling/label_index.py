@@ -155,9 +155,10 @@ class LabelIndex:
                 case "Exists":
                     found &= self._any_of((by_value.all_groups,))
                 case "NotIn" if one.values:
-                    found &= ~self._any_of(map(by_value.of, one.values))
+                    for value in one.values:
+                        found[by_value.of(value)] = False
                 case "DoesNotExist":
-                    found &= ~self._any_of((by_value.all_groups,))
+                    found[by_value.all_groups] = False
                 case _:  # No pod meets an operator that is not known, nor `NotIn` without values.
                     found[:] = False
         return found

@@ -245,12 +245,12 @@ class PodIndex:
 
     def counts(self, key: CounterKey, size: int, *, keep: bool = True) -> node_table.Numbers:
         """Return how many pods a key selects on each of so many rows, and perhaps go on counting."""
+        if not keep:
+            return self._count_once(key, size)
         if (counter := self._counters.pop(key, None)) is not None:
             self._counters[key] = counter
-        elif keep:
-            counter = self._add_counter(key, size)
         else:
-            return self._count_once(key, size)
+            counter = self._add_counter(key, size)
         if len(counter.counts) < size:
             counter.grow(size)
         return counter.counts[:size]
