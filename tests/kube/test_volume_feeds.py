@@ -18,6 +18,8 @@ from support import volumes as make
 from testbed import waiting
 
 Body = dict[str, Any]
+# If kube-controller-manager could not write what it wanted to, it tries again after 15 s.
+SECONDS_OF_A_CONTROLLER: Final = 60
 KINDS: Final = (
     resources.STORAGE_CLASSES,
     resources.CSI_DRIVERS,
@@ -73,10 +75,11 @@ async def test_what_there_is_counts_until_it_is_gone(
     for kind, body in bodies(name).items():
         await admin.create(kind, body, namespace=namespace if kind.namespaced else "")
     await waiting.eventually(lambda: all(facts_of(known, name, namespace)), what="all to be known")
-    # The server makes it Pending; its controller says that it may be claimed, and if it could not write that,
-    # tries again after 15 s.
+    # The server makes it Pending, and its controller says that it may be claimed.
     await waiting.eventually(
-        lambda: known.volumes[name].phase == "Available", what="the volume to be available", seconds=60
+        lambda: known.volumes[name].phase == "Available",
+        what="the volume to be available",
+        seconds=SECONDS_OF_A_CONTROLLER,
     )
 
     assert known.classes[name].waits_for_pod
@@ -84,7 +87,13 @@ async def test_what_there_is_counts_until_it_is_gone(
 
     for kind in KINDS:
         await admin.delete(kind, name, namespace=namespace if kind.namespaced else "")
-    await waiting.eventually(lambda: not any(facts_of(known, name, namespace)), what="all to be forgotten")
+    # Controllers have to agree that the volume and the claim go.
+    await waiting.eventually(
+        lambda: not any(facts_of(known, name, namespace)),
+        what="all to be forgotten",
+        seconds=SECONDS_OF_A_CONTROLLER,
+        instead=lambda: facts_of(known, name, namespace),
+    )
 
 
 def test_what_cannot_be_read_counts_as_gone() -> None:
