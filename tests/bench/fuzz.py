@@ -28,7 +28,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import yaml
@@ -43,10 +43,9 @@ MOST_SECONDS: Final = 0.05  # Of one pod, everything together.
 ROUND: Final = 2
 SLOW_ROUNDS: Final = 3
 SLOW_PART: Final = 0.001
-MOST_GROWTH: Final = 64 << 20  # Bytes in an hour, after the first part of its pods.
-WARM: Final = 0.2  # That part. It is pods that fill caches, and a machine may be busy at first.
+MOST_GROWTH: Final = 64 << 20  # Bytes in an hour, after the first part of it.
+WARM: Final = 0.2  # That part.
 NEW_BOARD: Final = 0.2  # How often an odd node's agent publishes other links before a round.
-MARKS: Final = 20  # How often the memory is noted.
 TRIES: Final = 3  # Before something is called too slow.
 BURSTS: Final = (1, 1, 1, 1, 1, 1, 5, 40)
 
@@ -175,33 +174,20 @@ def memory() -> int:
 async def fuzz(run: Run, minutes: float, tell: Callable[[str], None]) -> tuple[Broken | None, dict[str, Any]]:
     """Draw pods for so long, and give what was broken, if anything, and the figures."""
     garbage_collection.settle()
-    began, minute, marks = time.monotonic(), 0, list[Mark]()
+    began, warm, minute = time.monotonic(), 0, 0
     while (passed := time.monotonic() - began) < minutes * 60:
         broken = await run.burst()
         if broken is not None:
-            return broken, _figures(run, passed, marks)
-        if passed > len(marks) * minutes * 60 / MARKS:
+            return broken, _figures(run, passed, warm)
+        if not warm and passed > WARM * minutes * 60:
             gc.collect()
-            marks.append(Mark(run.count, memory()))
+            warm = memory()
         if passed > (minute + 1) * 60:
             minute += 1
             tell(_line(run, minute))
     gc.collect()
-    found = _figures(run, minutes * 60, marks)
+    found = _figures(run, minutes * 60, warm)
     return judge_memory(found["grown"], minutes), found
-
-
-class Mark(NamedTuple):
-    """How many pods there had been, and how much memory was taken then."""
-
-    pods: int
-    memory: int
-
-
-def grown(marks: Sequence[Mark], now: Mark) -> int:
-    """Return how much memory has grown since the first part of the pods; nothing where they were too few."""
-    warm = next((one.memory for one in marks if one.pods >= WARM * now.pods), now.memory)
-    return max(0, now.memory - warm)
 
 
 def judge_memory(grown: int, minutes: float) -> Broken | None:
@@ -212,7 +198,7 @@ def judge_memory(grown: int, minutes: float) -> Broken | None:
     return Broken(f"memory grew by {grown >> 20} MiB; {allowed >> 20} are allowed")
 
 
-def _figures(run: Run, seconds: float, marks: Sequence[Mark]) -> dict[str, Any]:
+def _figures(run: Run, seconds: float, warm: int) -> dict[str, Any]:
     now = memory()
     return {
         "seed": run.seed,
@@ -222,7 +208,7 @@ def _figures(run: Run, seconds: float, marks: Sequence[Mark]) -> dict[str, Any]:
         "slow rounds": run.slow_rounds,
         "answers": dict(run.operator.status_writer.answers),
         "memory": now,
-        "grown": grown(marks, Mark(run.count, now)),
+        "grown": max(0, now - warm) if warm else 0,
         "milliseconds": run.summary(),
     }
 

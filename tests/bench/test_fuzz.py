@@ -106,15 +106,6 @@ def test_a_slow_round_now_and_then_is_the_machine(operator: in_memory_operator.I
     assert slow[-1].what == "4 of 4 rounds took too long, the last 1000.0 ms"
 
 
-def test_memory_counts_from_a_fifth_of_the_pods_on() -> None:
-    """However long the machine took for these."""
-    marks = [fuzz.Mark(1, 10), fuzz.Mark(19, 50), fuzz.Mark(20, 60), fuzz.Mark(70, 90)]
-
-    assert fuzz.grown(marks, fuzz.Mark(100, 95)) == 35
-    assert fuzz.grown(marks, fuzz.Mark(100, 55)) == 0
-    assert fuzz.grown(marks[:2], fuzz.Mark(100, 95)) == 0, "there was no such mark"
-
-
 @pytest.mark.parametrize(
     ("grown", "minutes", "said"),
     [
