@@ -67,7 +67,7 @@ class Run:
     def __init__(self, operator: InMemoryOperator, seed: int, *, most: float | None = None) -> None:
         self.operator = operator
         self.seed = seed
-        self.count = self.rounds = self.slow_rounds = 0
+        self.count = self.rounds = self.slow_rounds = self.tried_again = 0
         self._most = MOST_SECONDS if most is None else most
         row_uuids = (
             card.uuid
@@ -127,6 +127,7 @@ class Run:
     async def confirmed(self, made: pod_generator.Pod) -> Broken | None:
         """Try a pod again, alone and with nothing remembered, and say so if it is as slow each time."""
         found = []
+        self.tried_again += 1
         for _ in range(TRIES):
             self.operator.forget()
             uid = self.operator.deliver(made)
@@ -206,6 +207,7 @@ def _figures(run: Run, seconds: float, warm: int) -> dict[str, Any]:
         "seconds": round(seconds),
         "rounds": run.rounds,
         "slow rounds": run.slow_rounds,
+        "tried again": run.tried_again,
         "answers": dict(run.operator.status_writer.answers),
         "memory": now,
         "grown": max(0, now - warm) if warm else 0,

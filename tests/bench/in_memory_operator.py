@@ -179,6 +179,12 @@ def _nic(at: int, minor: int, roots: list[str]) -> PhysicalDevice:
     )
 
 
+def caches() -> "list[functools._lru_cache_wrapper[object]]":
+    """Return the caches of all functions of Berth; ask before objects are frozen, for then none is found."""
+    found = (one for one in gc.get_objects() if isinstance(one, functools._lru_cache_wrapper))
+    return [one for one in found if one.__module__.startswith("berth_")]
+
+
 # ---------------------------------------------------------------- the operator
 
 
@@ -205,6 +211,7 @@ class InMemoryOperator:
         self.held: collections.deque[str] = collections.deque()
         self._codec = watch.Codec(raw.Pod)
         self._numbers = 0
+        self._caches = caches()
         furnish(self.ledger, nodes)
         for at, sort in enumerate(irregular_topologies.SORTS):
             _add_node(self.ledger, odd_node(at), at)
@@ -325,6 +332,5 @@ class InMemoryOperator:
     def forget(self) -> None:
         """Forget all that was worked out for earlier pods, as after a start."""
         self.ledger.search = Search(self.ledger.inventory)
-        for one in gc.get_objects():
-            if isinstance(one, functools._lru_cache_wrapper) and one.__module__.startswith("berth_"):
-                one.cache_clear()
+        for one in self._caches:
+            one.cache_clear()

@@ -1,6 +1,7 @@
 """A little of `make fuzz`: known bad pods and their like neither hang nor break the loop."""
 
 import asyncio
+import gc
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bench import fuzz, in_memory_operator, pod_generator, results
-from berth_crds import names
+from berth_crds import catalog, names
 from berth_operator.scheduling import cycle
 
 NODES = 200
@@ -56,6 +57,18 @@ def test_nothing_is_kept_of_a_pod_that_is_gone(operator: in_memory_operator.InMe
 
     assert meanwhile != before
     assert repr(operator.sink.budget) == before
+
+
+def test_what_is_tried_again_finds_nothing_remembered(operator: in_memory_operator.InMemoryOperator) -> None:
+    """Not even where objects are frozen, as they are in a long run: Python lists none of those."""
+    catalog.model_key("NVIDIA H100 80GB HBM3")
+    gc.freeze()
+    try:
+        operator.forget()
+    finally:
+        gc.unfreeze()
+
+    assert catalog.model_key.cache_info().currsize == 0
 
 
 def test_what_breaks_a_bound_is_told(operator: in_memory_operator.InMemoryOperator) -> None:

@@ -131,7 +131,7 @@ class LabelIndex:
         size: int,
         *,
         exclude_leaving: bool = False,
-    ) -> node_table.Numbers:
+    ) -> node_table.Counts:
         """Return how many pods each of so many rows has whose labels meet all expressions.
 
         They are those of some namespaces; None stands for all. Those that are being deleted may not count.
@@ -139,8 +139,7 @@ class LabelIndex:
         selected = self._meeting(namespaces, expressions)[np.asarray(self._group_of)]
         if exclude_leaving:
             selected &= np.asarray(self._is_leaving) == 0
-        found: node_table.Numbers = np.bincount(np.asarray(self._row_of)[selected], minlength=size)
-        return found
+        return np.bincount(np.asarray(self._row_of)[selected], minlength=size).astype(np.int32)
 
     def _meeting(self, namespaces: Iterable[str] | None, expressions: facts.Expressions) -> Mask:
         """Return which groups are in any of the namespaces, with labels that meet all expressions."""

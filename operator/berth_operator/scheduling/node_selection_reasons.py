@@ -34,8 +34,8 @@ class NodeSelectionReasons:
     lacks, the selector with the affinity.
     """
 
-    reason_index: node_table.Numbers
-    obstacle_counts: node_table.Numbers
+    reason_index: node_table.Counts
+    obstacle_counts: node_table.Counts
     reasons: tuple[NodeReason, ...]
 
 
@@ -134,7 +134,8 @@ class NodeSelectionCache:
 
 
 def _bytes(found: NodeSelectionReasons, node_selection: facts.NodeSelection) -> int:
-    return found.reason_index.nbytes + BYTES_PER_THING * node_selection.size
+    arrays = found.reason_index.nbytes + found.obstacle_counts.nbytes
+    return arrays + BYTES_PER_THING * node_selection.size
 
 
 def place(node: facts.Node) -> tuple[object, ...]:
@@ -146,7 +147,7 @@ def node_selection_reasons(
     infos: Infos, node_selection: facts.NodeSelection, labels_: labels.Labels
 ) -> NodeSelectionReasons:
     """Return the reasons of these nodes, whose labels are `labels_`."""
-    index, counts = np.zeros(len(infos), dtype=np.int64), np.zeros(len(infos), dtype=np.int64)
+    index, counts = np.zeros(len(infos), dtype=np.int32), np.zeros(len(infos), dtype=np.int32)
     numbers: dict[NodeReason, int] = {}
     tolerations, needs = taints.TolerationCache(node_selection.tolerations), bool(node_selection.features)
     for at, (info, matches) in enumerate(zip(infos, labels_.matching(node_selection).tolist(), strict=True)):

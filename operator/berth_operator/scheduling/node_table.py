@@ -21,13 +21,13 @@ from berth_operator.scheduling.nodes import facts
 
 Mask = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64]
+Counts = npt.NDArray[np.int32]  # Half as long: of these, thousands of arrays are remembered.
 Scores = npt.NDArray[np.float64]
 Rows = Numbers | slice  # Some rows by number, or all of them, which costs no copy.
 
 ABSENT: Final = -1  # A resource that the node does not advertise: less than any demand.
 BASE: Final = (facts.CPU, facts.MEMORY, facts.PODS)
-# Of all nodes together at one time; what a node has beyond that does not count.
-MOST_RESOURCES: Final = 1024
+MOST_RESOURCES: Final = 1024  # Of all nodes at one time; what a node has beyond that does not count.
 MOST_KINDS: Final = 512  # Of MIG profiles, and of types of other devices.
 ROWS: Final = 16
 SLOTS: Final = 8

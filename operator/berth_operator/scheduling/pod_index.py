@@ -26,8 +26,8 @@ from berth_operator.scheduling.nodes import affinity, facts
 # compared with all of them), and how much memory the counts may take.
 MOST_COUNTERS: Final = 1024
 MOST_NAMED: Final = 1 << 14
-MOST_COUNTERS_BYTES: Final = 64 << 20
-BYTES_PER_ROW: Final = 8
+MOST_COUNTERS_BYTES: Final = 32 << 20
+BYTES_PER_ROW: Final = 4
 MOST_COUNTED_ONCE: Final = 128  # Keys whose counts are remembered until pods change.
 MOST_ROWS_WITH: Final = 16  # Sets of terms whose rows are remembered.
 # Every namespace has it, by the API server; the other labels are known once the Namespace has been read.
@@ -55,7 +55,7 @@ class Counter:
 
     __slots__ = ("counts", "key", "pairs", "size", "test")
 
-    def __init__(self, key: CounterKey, counts: node_table.Numbers) -> None:
+    def __init__(self, key: CounterKey, counts: node_table.Counts) -> None:
         self.key = key
         self.size = sum(one.size for one in key.selectors)
         self.counts = counts
@@ -75,7 +75,7 @@ class Counter:
 
     def grow(self, size: int) -> None:
         """Make room for so many rows, and some more."""
-        grown = np.zeros(size + size // 2, dtype=np.int64)
+        grown = np.zeros(size + size // 2, dtype=np.int32)
         grown[: len(self.counts)] = self.counts
         self.counts = grown
 
@@ -109,7 +109,7 @@ class PodIndex:
         # The least recently asked first. An ordered dict would hash each key when it is gone through.
         self._counters: dict[CounterKey, Counter] = {}
         self._selectors_size = 0  # Of all counters.
-        self._counted_once: dict[CounterKey, node_table.Numbers] = {}  # As pods are now.
+        self._counted_once: dict[CounterKey, node_table.Counts] = {}  # As pods are now.
         self._forgotten = False  # Whether any key was ever asked for whose counter is not kept.
         self._counters_by_labels: dict[pod_terms.Identity, tuple[Counter, ...]] = {}
         # Beyond the limit of a namespace, a term that keeps pods away becomes one about all pods, and one
@@ -243,7 +243,7 @@ class PodIndex:
 
     # ------------------------------------------------------------ counts
 
-    def counts(self, key: CounterKey, size: int, *, keep: bool = True) -> node_table.Numbers:
+    def counts(self, key: CounterKey, size: int, *, keep: bool = True) -> node_table.Counts:
         """Return how many pods a key selects on each of so many rows, and perhaps go on counting."""
         if not keep:
             return self._count_once(key, size)
@@ -255,7 +255,7 @@ class PodIndex:
             counter.grow(size)
         return counter.counts[:size]
 
-    def _count_once(self, key: CounterKey, size: int) -> node_table.Numbers:
+    def _count_once(self, key: CounterKey, size: int) -> node_table.Counts:
         counts = self._counted_once.get(key)
         if counts is None or len(counts) < size:
             self._forgotten = True
@@ -264,9 +264,9 @@ class PodIndex:
             counts = self._counted_once[key] = self._counts_now(key, size)
         return counts[:size]
 
-    def _counts_now(self, key: CounterKey, size: int) -> node_table.Numbers:
+    def _counts_now(self, key: CounterKey, size: int) -> node_table.Counts:
         if (expressions := key.expressions) is None:
-            return np.zeros(size, dtype=np.int64)
+            return np.zeros(size, dtype=np.int32)
         return self._by_labels().counts(
             self._namespaces_of(key), expressions, size, exclude_leaving=key.exclude_terminating
         )

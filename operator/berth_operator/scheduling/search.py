@@ -53,7 +53,7 @@ from berth_operator.scheduling.strategies import weighted_points
 # Most pods need no device search. For the others its steps are limited (`Effort`; 50 us a step).
 STEPS_PER_NODE: Final = 400
 NO_POSITIONS: Final = np.zeros(0, dtype=np.int64)
-REMEMBERED_BYTES: Final = 64 << 20
+REMEMBERED_BYTES: Final = 48 << 20
 MOST_REMEMBERED: Final = 2048
 
 
@@ -340,7 +340,7 @@ class Search:
             node_scores.scorer_of(signature, policy),
             model,
             np.empty(size),
-            slot=np.zeros(size, dtype=np.int64),
+            slot=np.zeros(size, dtype=np.int32),
             version=0,
             score_epoch=inventory.score_epoch,
             preference_version=inventory.preference_index.version,

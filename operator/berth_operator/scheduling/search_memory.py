@@ -17,7 +17,7 @@ from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.workload_model import WorkloadModel
 
 BYTES_PER_TERM: Final = 128  # A label, a model, a uuid, a toleration that a signature names.
-BYTES_PER_NODE: Final = 16  # A score and a slot.
+BYTES_PER_NODE: Final = 12  # A score and a slot.
 BYTES_PER_FIGURE: Final = 8  # Of a node, for a preference.
 BYTES_PER_REASON: Final = 160
 BYTES_PER_CLASS: Final = 4096  # The equivalence class itself, and the reason.
@@ -43,7 +43,7 @@ class CachedScores:
     scorer: node_scores.Scorer
     model: WorkloadModel
     score: node_table.Scores
-    slot: node_table.Numbers  # The first device to try on a node, where the strategy names one (`has_slots`).
+    slot: node_table.Counts  # The first device to try on a node, where the strategy names one (`has_slots`).
     version: int
     score_epoch: int  # Of the inventory: when it has risen, these scores are void.
     # Where they depend on the measured load: as of which version of its log, else None.

@@ -29,7 +29,7 @@ def domains(query: Query, key: str) -> node_table.Numbers:
     return query.inventory.node_labels().of(key).codes
 
 
-def sums(of_rows: node_table.Numbers, domains_: node_table.Numbers) -> node_table.Numbers:
+def sums(of_rows: node_table.Numbers | node_table.Counts, domains_: node_table.Numbers) -> node_table.Numbers:
     """Return the sum of each domain of something that was counted by row; for no domain it is 0."""
     found: node_table.Numbers = np.bincount(
         domains_, weights=of_rows, minlength=int(domains_.max(initial=0)) + 1
@@ -40,7 +40,7 @@ def sums(of_rows: node_table.Numbers, domains_: node_table.Numbers) -> node_tabl
 
 def counts(
     query: Query, *selectors: facts.PodSelector, exclude_terminating: bool = False
-) -> node_table.Numbers:
+) -> node_table.Counts:
     """Return how many pods all these selectors select on each row."""
     key = pod_index.CounterKey(selectors, exclude_terminating)
     keep = _count_selectors(query.signature.demand) <= MOST_SELECTORS_KEPT

@@ -31,17 +31,17 @@ def raw_scores(query: Query) -> node_table.Scores:
     preferred, pods = query.signature.demand.preferred_pods or facts.PreferredPods(), query.inventory.pods
     found = np.zeros(query.node_count)
     for one in preferred.terms:
-        weights = one.weight * topologies.counts(query, one.term.selector)
-        found += _in_domain(query, one.term.topology_key, weights)
+        counts = topologies.counts(query, one.term.selector)
+        found += one.weight * _in_domain(query, one.term.topology_key, counts)
     for key, weights in pods.weights_of(preferred.of_others, query.inventory.size).items():
         found += _in_domain(query, key, weights)
     return found
 
 
-def _in_domain(query: Query, key: str, weights: node_table.Numbers) -> node_table.Numbers:
-    """Return for each node the sum of the weights in its domain."""
+def _in_domain(query: Query, key: str, by_row: node_table.Numbers | node_table.Counts) -> node_table.Numbers:
+    """Return for each node the sum in its domain of something that was counted by row."""
     of_rows = topologies.domains(query, key)
-    return topologies.sums(weights, of_rows)[of_rows[query.rows]]
+    return topologies.sums(by_row, of_rows)[of_rows[query.rows]]
 
 
 PREFERENCE: Final = Preference(

@@ -46,7 +46,7 @@ def raw_scores(query: Query) -> node_table.Scores:
         pods = (
             topologies.counts(query, one.selector, exclude_terminating=True)
             if one.selector.expressions
-            else np.zeros(query.inventory.size, dtype=np.int64)
+            else np.zeros(query.inventory.size, dtype=np.int32)
         )
         found += against(query, one, of_rows, pods, labelled, constraints)
     return np.where(labelled, np.floor(found + 0.5), NO_LABEL)
@@ -56,7 +56,7 @@ def against(
     query: Query,
     constraint: facts.SpreadConstraint,
     of_rows: node_table.Numbers,
-    pods: node_table.Numbers,
+    pods: node_table.Numbers | node_table.Counts,
     counted: node_table.Mask,
     needed: tuple[facts.SpreadConstraint, ...],
 ) -> node_table.Scores:
