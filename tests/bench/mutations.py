@@ -74,6 +74,14 @@ def _elsewhere(draw: pod_generator.PodGenerator, made: pod_generator.Pod) -> Non
     placement_rules.add(draw.dice, made["spec"])
 
 
+def _ports(draw: pod_generator.PodGenerator, made: pod_generator.Pod) -> None:
+    """Ask for ports of the node, at addresses with any text: the API server takes all."""
+    address = draw.dice.choice(("", "10.0.0.1", "}", "{", '"hostPort":'))
+    count = draw.dice.choice((1, 30, 2000))
+    ports = [{"containerPort": at, "hostPort": at, "hostIP": address} for at in range(1, count + 1)]
+    draw.dice.choice(_containers(made))["ports"] = ports
+
+
 def _join(draw: pod_generator.PodGenerator, made: pod_generator.Pod) -> None:
     """Have the containers of another pod as well."""
     other = draw.parent()
@@ -86,5 +94,5 @@ def _join(draw: pod_generator.PodGenerator, made: pod_generator.Pod) -> None:
 
 ALL: Final = (
     *(_multiply, _thin_out, _other_number, _other_number, _shift, _other_amounts, _other_amounts),
-    *(_early, _wish, _wish, _forget, _elsewhere, _join),
+    *(_early, _wish, _wish, _forget, _elsewhere, _ports, _join),
 )

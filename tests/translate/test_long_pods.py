@@ -240,6 +240,17 @@ def test_ports_of_a_node_among_many_of_containers() -> None:
     assert first.unadmitted_selection == facts.NOWHERE
 
 
+@pytest.mark.parametrize("address", ["}", "{", "}{", '"hostPort":', '\\"', "]", ""])
+def test_an_address_may_have_any_text(address: str) -> None:
+    """The API server takes any, and a pod that cannot be read would withhold all cards of its node."""
+    port = {"hostPort": 80, "containerPort": 1, "hostIP": address, "protocol": "TCP"}
+    one = {**builders.asking("c", CARD), "ports": [*ports(*[0] * MANY), port]}
+
+    found = come(ELSEWHERE | {"containers": [one]})
+
+    assert [(one.host_port, one.host_ip) for one in found.spec.containers[0].ports or ()] == [(80, address)]
+
+
 def test_labels_and_annotations_among_very_many() -> None:
     """Of annotations those that mean something are found; of labels all, for a selector may ask for any."""
     key = next(one.key for one in aliases.OPTIONS if one.where is aliases.Where.LABEL)

@@ -124,7 +124,7 @@ _spreads: Final = msgspec.json.Decoder(tuple[raw.TopologySpreadConstraint, ...] 
 _pod_terms: Final = msgspec.json.Decoder(tuple[raw.PodAffinityTerm, ...] | None)
 _weighted_pod_terms: Final = msgspec.json.Decoder(tuple[raw.WeightedPodAffinityTerm, ...] | None)
 _volumes: Final = msgspec.json.Decoder(tuple[raw.Volume, ...])
-_port: Final = msgspec.json.Decoder(raw.Port)
+_ports: Final = msgspec.json.Decoder(tuple[raw.Port, ...])
 
 
 # ---------------------------------------------------------------- the pod that results
@@ -261,10 +261,6 @@ def _containers(found: tuple[_Container, ...]) -> tuple[raw.Container, ...]:
 
 
 def _host_ports(text: msgspec.Raw) -> Iterator[raw.Port]:
-    """Yield the host ports in a list of ports, none of which has braces within it."""
-    body = bytes(text)
-    at = body.find(HOST_PORT)
-    while at >= 0:
-        end = body.index(b"}", at)
-        yield _port.decode(body[body.rindex(b"{", 0, at) : end + 1])
-        at = body.find(HOST_PORT, end)
+    """Return the host ports in a list of ports."""
+    listed = _if_mentioned(_ports, text, (HOST_PORT,))
+    return (one for one in listed or () if one.host_port)
