@@ -328,7 +328,7 @@ def test_round_ends_when_its_time_is_over() -> None:
     """What is left comes in the next round; the first pod always has its turn."""
     pods = [builders.pod_info(name) for name in "abcdefgh"]
 
-    all_of_them, some, first = (len(timed(clock.Ticking(tick), *pods, ends=1.0)) for tick in (0.0, 0.2, 9.0))
+    all_of_them, some, first = (len(timed(clock.Ticking(tick), *pods, ends=1.0)) for tick in (0.0, 0.1, 9.0))
 
     assert first == 1 < some < all_of_them == len(pods)
 

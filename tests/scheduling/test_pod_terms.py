@@ -80,6 +80,26 @@ def test_a_new_term_alone_is_compared() -> None:
     assert (before, len(compared)) == (100, 101)
 
 
+def test_terms_that_name_too_much_count_as_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are compared with each pod, however few they are; whoever names less has room for more."""
+    values = tuple(f"v{at}" for at in range(20))
+    long = (facts.LabelExpression(key, "NotIn", values) for key in ("x", "y"))
+    one, other = (facts.PodTerm(facts.PodSelector(("a",), (asked,)), HOST) for asked in long)
+    short, own = term("3"), facts.PodTerm(facts.PodSelector(("a",), ()), "")
+    most = sum(each.selector.size for each in (one, short, own))
+    monkeypatch.setattr(pod_terms, "MOST_NAMED", most)
+    found = index()
+
+    found.count("first", "a", (one,), 0, 1)
+    found.count("second", "a", (other, short), 1, 1)
+    both = set(found._rows)
+    found.count("first", "a", (one,), 0, -1)
+    found.count("third", "a", (other,), 2, 1)
+    last = set(found._rows)
+
+    assert (both, last) == ({one, short, own}, {short, own, other})
+
+
 def test_a_namespace_that_brings_too_many_terms_says_less(monkeypatch: pytest.MonkeyPatch) -> None:
     """One term stands for all others, of whom they concern; nobody else's terms are the fewer for it."""
     monkeypatch.setattr(pod_terms, "MOST_TERMS", 3)

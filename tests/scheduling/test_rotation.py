@@ -6,11 +6,12 @@ import pytest
 
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import backlog as backlog_module
-from berth_operator.scheduling import cycle, decisions, rotation
+from berth_operator.scheduling import cycle, decisions, queued_pods, rotation, time_shares
 from berth_operator.scheduling.backlog import MOST_SEARCHED_IN_A_ROUND, Backlog
 from berth_operator.scheduling.decisions import ClusterEvent
 from berth_operator.scheduling.devices import requests, search_effort
 from berth_operator.scheduling.nodes import facts
+from berth_operator.scheduling.search import Search
 from support import backlogs, builders, clock, ledgers
 from support.backlogs import ready
 
@@ -158,6 +159,48 @@ def test_nobody_comes_before_more_important_pods_that_were_never_tried() -> None
     found = [play(ledger, now) for _ in range(6)]
 
     assert [name for names in found for name in names] == ["last"]
+
+
+def test_others_have_their_turn_once_more_important_pods_were_tried() -> None:
+    """Whoever has such a pod come, or edits one, in each round keeps nobody else waiting by that."""
+    ledger, now = stage(free=True)
+    push_crowd(ledger, "2026-01-01", priority=100)
+    while ledger.backlog.next_due() is not None:
+        play(ledger, now)
+        now.advance(1.0)
+    wait(ledger, "new", "2026-01-01")
+
+    free_and_take(ledger, 0)
+    wait(ledger, "urgent", "2026-01-02", of="crowd", models=["crowd"], priority=100)
+
+    assert play(ledger, now) == ["new"]
+    assert ledger.backlog.attempts("uid-urgent") == 1
+
+
+def test_pods_that_take_long_again_and_again_let_others_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A round is theirs alone until they have had their share; after that others come before them."""
+    ledger, now = stage(free=True)
+    crowd(ledger, now)
+    decide = cycle.place_or_count_reasons
+
+    def slowly(search: Search, pod_info: queued_pods.PodInfo, *more: Any) -> decisions.Decision:
+        now.advance(time_shares.SHARE_SECONDS if pod_info.namespace == "crowd" else 0.0)
+        return decide(search, pod_info, *more)
+
+    monkeypatch.setattr(cycle, "place_or_count_reasons", slowly)
+    free_and_take(ledger, 0)
+    play(ledger, now)
+    for minor in range(2):
+        free(ledger, minor)
+    for at in range(3):
+        wait(ledger, f"new-{at}", "2026-01-02")
+
+    found = []
+    for _ in range(3):  # What is free is reserved for those who were woken, for a while.
+        found += play(ledger, now)
+        now.advance(rotation.HELD_BACK_SECONDS)
+
+    assert found == ["new-0", "new-1", "new-2"]
 
 
 def test_a_label_counts_for_turns_within_its_namespace() -> None:

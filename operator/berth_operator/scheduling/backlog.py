@@ -52,6 +52,7 @@ class Backlog:
         self._following = queues.Queues[int, SortKey](self._stands, self._suspended)
         self._raised = queues.Lines[queue_order.Group, queue_order.LocalOrder](self._stands)
         self._rotation = rotation.Rotation(self._stands, self._suspended)
+        self.shares = self._rotation.shares
         self._by_claim = PodsByClaim()
         self._allowed = self._tickets = 0
 

@@ -150,7 +150,7 @@ def schedule(
             continue  # It stays active, as each pod does until it is requeued, placed or gone.
         tried.add(pod_info.uid)
         decision = _decide(search, pod_info, policy, unschedulable, effort, reserved_for_others)
-        budget.settle(effort)
+        backlog.shares.take(pod_info.namespace, budget.settle(effort), now)
         if isinstance(decision, decisions.Bind):
             unschedulable.clear()  # A bind may change why nodes refuse: the reasons are out of date.
         if decision is not None:
@@ -175,8 +175,12 @@ def _pods_to_try(
     next_in_order, offered = None, 0
     for pod_info in active:
         # One pod is tried even if the round is over before it begins, but none in order in the part that is
-        # for those out of order.
-        if deadlines is not None and (deadlines.in_order_over or (offered and deadlines.over)):
+        # for those out of order. That part begins at once where a namespace has had more than its share.
+        if deadlines is not None and (
+            deadlines.in_order_over
+            or (offered and deadlines.over)
+            or (backlog.attempts(pod_info.uid) and backlog.shares.exceeded(pod_info.namespace, now))
+        ):
             next_in_order = pod_info
             break
         offered += 1
@@ -209,7 +213,7 @@ def _pods_out_of_order(
 
 
 class RoundBudget:
-    """The effort that a round may spend on device searches."""
+    """The effort that a round may spend on device searches, and the time that each pod takes."""
 
     def __init__(self, deadlines: RoundDeadlines | None) -> None:
         self._deadlines = deadlines
@@ -217,6 +221,8 @@ class RoundBudget:
         self._searched_in_this_part = False
         self._out_of_order_begun = False
         self._steps_given = 0
+        self._clock = deadlines.clock if deadlines is not None else lambda: 0.0
+        self._started = 0.0
 
     def effort_for(self, pod_info: queued_pods.PodInfo, *, out_of_order: bool) -> Effort | None:
         """Return the effort for a pod; None if it needs a search and too little is left.
@@ -232,12 +238,13 @@ class RoundBudget:
             if self._searched_in_this_part and (self._left < STEPS_PER_POD or too_short):
                 return None
             self._searched_in_this_part = True
-        self._steps_given = min(STEPS_PER_POD, self._left)
+        self._steps_given, self._started = min(STEPS_PER_POD, self._left), self._clock()
         return Effort(self._steps_given, self._deadlines.timer() if self._deadlines is not None else None)
 
-    def settle(self, effort: Effort) -> None:
-        """Subtract what a pod has used."""
+    def settle(self, effort: Effort) -> float:
+        """Subtract what a pod has used, and return how many seconds it took; 0 where there is no clock."""
         self._left -= self._steps_given - effort.left
+        return self._clock() - self._started
 
 
 def simulate(

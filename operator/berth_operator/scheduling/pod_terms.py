@@ -16,6 +16,7 @@ from berth_operator.scheduling.nodes import facts
 MOST_REMEMBERED: Final = 4096  # Namespaces with labels whose counts, or terms, are remembered.
 MOST_LABELS: Final = 64  # Of a pod for which that is remembered.
 MOST_TERMS: Final = 1024  # Different ones that the pods of one namespace bring; those beyond are coarse.
+MOST_NAMED: Final = 1 << 14  # By these together; beyond that they are coarse, too.
 MOST_CHANGES: Final = 4096  # Terms that are new or gone, until all answers are forgotten.
 
 Identity = tuple[str, facts.Labels]  # The namespace and the labels of a pod.
@@ -47,7 +48,8 @@ class TermIndex(Generic[Term]):
         self._selector_of = selector_of
         self._beyond_limit = beyond_limit
         self._brought_by: dict[Term, str] = {}  # The namespace of the first pod that had the term.
-        self._brought: collections.Counter[str] = collections.Counter()
+        self._brought: collections.Counter[str] = collections.Counter()  # How many, by namespace.
+        self._named: collections.Counter[str] = collections.Counter()  # How much these name.
         self._counted_for: dict[str, tuple[Term, ...]] = {}  # By uid, where it is not what the pod says.
         self._rows: dict[Term, collections.Counter[int]] = {}
         self._about: dict[str, dict[Term, None]] = {}  # By namespace; "" for perhaps any.
@@ -67,9 +69,7 @@ class TermIndex(Generic[Term]):
         if sign < 0:
             counted = self._counted_for.pop(uid, terms)
         else:
-            counted = terms
-            if self._brought[namespace] + len(terms) > MOST_TERMS:
-                counted = self._within_limit(terms, namespace)
+            counted = self._within_limit(terms, namespace)
             if counted != terms:
                 self._counted_for[uid] = counted
         for term in counted:
@@ -77,8 +77,17 @@ class TermIndex(Generic[Term]):
 
     def _within_limit(self, terms: tuple[Term, ...], namespace: str) -> tuple[Term, ...]:
         """Return the terms of a pod that are there or have room, and what stands for the others."""
-        new = [term for term in terms if term not in self._rows]
-        beyond = dict.fromkeys(new[max(0, MOST_TERMS - self._brought[namespace]) :])
+        brought, named = self._brought[namespace], self._named[namespace]
+        beyond: dict[Term, None] = {}
+        for term in terms:
+            if term not in self._rows:
+                more = self._selector_of(term).size
+                if brought >= MOST_TERMS or named + more > MOST_NAMED:
+                    beyond[term] = None
+                else:
+                    brought, named = brought + 1, named + more
+        if not beyond:
+            return terms
         coarse = dict.fromkeys(self._beyond_limit(term, namespace) for term in beyond)
         kept = (term for term in terms if term not in beyond)
         return (*kept, *(term for term in coarse if term is not None))
@@ -88,6 +97,7 @@ class TermIndex(Generic[Term]):
             rows = self._rows[term] = collections.Counter()
             self._brought_by[term] = namespace
             self._brought[namespace] += 1
+            self._named[namespace] += self._selector_of(term).size
             for about in _namespaces_about(self._selector_of(term)):
                 self._about.setdefault(about, {})[term] = None
             self._record_change(term)
@@ -101,8 +111,9 @@ class TermIndex(Generic[Term]):
         del self._rows[term]
         bringer = self._brought_by.pop(term)
         self._brought[bringer] -= 1
+        self._named[bringer] -= self._selector_of(term).size
         if not self._brought[bringer]:
-            del self._brought[bringer]
+            del self._brought[bringer], self._named[bringer]
         for namespace in _namespaces_about(self._selector_of(term)):
             del self._about[namespace][term]
             if not self._about[namespace]:

@@ -11,7 +11,7 @@ long a pod backs off for `queued_pods`.
 """
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any, Final, Generic, TypeVar
 
 SPARE_TICKETS: Final = 64
@@ -298,7 +298,7 @@ class Queues(Generic[N, K]):
         return found[0] if found is not None else None
 
 
-def walk(*parts: tuple[Queue[K], float]) -> Iterator[Ticket[K]]:
+def walk(*parts: tuple[Queue[K], float]) -> Generator[Ticket[K], None, None]:
     """Yield the first valid tickets of some queues in order, at most so many of each, and leave them there.
 
     A pod that joins meanwhile is included, and one whose namespace is suspended meanwhile is not. No ticket

@@ -2,7 +2,8 @@
 
 Pods are tried in order, so those at the end of the line might never be: events that activate the
 ones before them may come faster than all can be tried. So a part of each such round goes to the
-others, namespace after namespace, and in each to the pods that have had the fewest of these turns.
+others, namespace after namespace, and in each to the pods that have had the fewest of these turns. The
+namespaces that have had more than their share of time come last.
 
 No pod loses its place to another that way. A pod that all nodes refused loses nothing on nodes
 that have not improved since. A node that has improved and might take the pod is reserved for it
@@ -12,18 +13,19 @@ pod before it. That does not last for ever: a pod that was kept back for long en
 
 import bisect
 import collections
+import contextlib
 import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Callable, Collection, Container, Iterator
+from collections.abc import Callable, Collection, Container, Iterable, Iterator
 from typing import Final
 
-from berth_operator.scheduling import queue_order, queued_pods, queues
+from berth_operator.scheduling import queue_order, queued_pods, queues, time_shares
 from berth_operator.scheduling.queued_pods import Entry, SortKey
 
-# Within a namespace: the priority, what a label adds there, the turns had, and then in order.
-Rank = tuple[int, int, int, queue_order.Order]
+# Within a namespace: the priority, what a label adds there, who was never tried, the turns had, and in order.
+Rank = tuple[int, int, bool, int, queue_order.Order]
 Before = Callable[[SortKey], frozenset[str] | None]
 
 HELD_BACK_SECONDS: Final = 0.25
@@ -152,6 +154,7 @@ class Rotation:
     """The active pods, by namespace."""
 
     def __init__(self, valid: queues.Valid, suspended: queues.SuspendedNamespaces) -> None:
+        self.shares = time_shares.TimeShares()
         self._valid = valid
         self._suspended = suspended
         self._ranks = queues.Lines[str, Rank](valid)
@@ -183,7 +186,7 @@ class Rotation:
         self._new.clear()
 
     def _rank(self, entry: Entry) -> None:
-        rank = entry.order[0], -entry.extra, entry.turns, entry.order
+        rank = entry.order[0], -entry.extra, entry.attempts > 0, entry.turns, entry.order
         self._ranks.push(entry.pod_info.namespace, rank, entry.ticket, entry.pod_info.uid)
 
     def each(
@@ -191,14 +194,15 @@ class Rotation:
     ) -> Iterator[tuple[Entry, frozenset[str]]]:
         """Yield pods that were not tried in this round, with the nodes reserved for pods before them.
 
-        As long as pods have never been tried, no pod of lower priority comes before them; demoted pods
-        have no turns. Where all nodes are reserved for others, a pod is skipped.
+        As long as pods have never been tried, no pod of lower priority comes before them; once they have
+        been, it has its turn in the same round. Demoted pods have no turns. Where all nodes are reserved for
+        others, a pod is skipped.
         """
         self._sort_in_new()
         before, skipped = self.reservations.before(self._suspended), 0
         taken: list[Entry] = []
         try:
-            for entry in self._in_turn(found, done, taken):
+            for entry in self._in_turn(found, done, taken, now):
                 if (reserved := _reserved(entry, before, now)) is not None:
                     yield entry, reserved
                     continue
@@ -210,30 +214,36 @@ class Rotation:
                 if entry.ticket and self._valid(entry.pod_info.uid, entry.ticket):
                     self._rank(entry)
 
-    def _least(self, done: Collection[str]) -> float:
-        tickets = queues.walk((self._untried, len(done) + 1))
-        return next((order[0] for (_, order), _, uid in tickets if uid not in done), math.inf)
-
-    def _in_turn(self, found: dict[str, Entry], done: Collection[str], taken: list[Entry]) -> Iterator[Entry]:
+    def _in_turn(
+        self, found: dict[str, Entry], done: Collection[str], taken: list[Entry], now: float
+    ) -> Iterator[Entry]:
         """Yield pods, which leave their lines, each of another namespace than the last where there is one."""
-        least, namespaces = self._least(done), collections.deque(self._ranks)
-        while namespaces:
-            namespace = namespaces.popleft()
-            if namespace in self._suspended:
-                continue
-            if (entry := self._next(namespace, found, done, least, taken)) is not None:
+        turns = _Turns(self._ranks, lambda namespace: self.shares.exceeded(namespace, now))
+        with contextlib.closing(queues.walk((self._untried, math.inf))) as tickets:
+            untried = _Untried(tickets, done)
+            while (namespace := turns.next(untried.priority)) is not None:
+                if namespace in self._suspended:
+                    continue
+                if (entry := self._next(namespace, found, done, untried.priority, taken)) is None:
+                    turns.pass_over(namespace)
+                    continue
                 entry.turns += 1
                 self._ranks.move_back(namespace)
-                namespaces.append(namespace)
+                turns.again(namespace)
                 yield entry
 
     def _next(
-        self, namespace: str, found: dict[str, Entry], done: Collection[str], least: float, taken: list[Entry]
+        self,
+        namespace: str,
+        found: dict[str, Entry],
+        done: Collection[str],
+        priority: float,
+        taken: list[Entry],
     ) -> Entry | None:
-        """Return the next pod of a namespace, and take it out of its line."""
+        """Return the next pod of a namespace that is as important as that, and take it out of its line."""
         while (ticket := self._ranks.first(namespace)) is not None:
             entry = found[ticket[2]]
-            if entry.order[0] > least:
+            if entry.order[0] > priority:
                 return None
             self._ranks.take(namespace)
             if not entry.demoted:
@@ -241,6 +251,54 @@ class Rotation:
                 if ticket[2] not in done:
                     return entry
         return None
+
+
+class _Untried:
+    """The pods that were never tried, in order; `done` are those that were tried in this round."""
+
+    def __init__(self, tickets: Iterator[queues.Ticket[SortKey]], done: Collection[str]) -> None:
+        self._tickets = tickets
+        self._done = done
+        self._first = next(tickets, None)
+
+    @property
+    def priority(self) -> float:
+        """The priority of the first of them, as in an order: the lower the more important."""
+        while self._first is not None and self._first[2] in self._done:
+            self._first = next(self._tickets, None)
+        return self._first[0][1][0] if self._first is not None else math.inf
+
+
+class _Turns:
+    """The namespaces, those first that have not exceeded their share of time."""
+
+    def __init__(self, namespaces: Iterable[str], exceeded: Callable[[str], bool]) -> None:
+        self._exceeded = exceeded
+        self._first = collections.deque(namespaces)
+        self._late = collections.deque[str]()
+        self._passed_over: list[str] = []
+        self._priority = math.inf
+
+    def next(self, priority: float) -> str | None:
+        """Return whose turn it is; those that were passed over are asked again under another priority."""
+        if priority != self._priority:
+            self._priority = priority
+            self._first += self._passed_over
+            self._passed_over.clear()
+        while self._first:
+            namespace = self._first.popleft()
+            if not self._exceeded(namespace):
+                return namespace
+            self._late.append(namespace)
+        return self._late.popleft() if self._late else None
+
+    def again(self, namespace: str) -> None:
+        """Have a namespace wait for its next turn."""
+        self._first.append(namespace)
+
+    def pass_over(self, namespace: str) -> None:
+        """Leave out a namespace that has no pod, or none that is as important as those never tried."""
+        self._passed_over.append(namespace)
 
 
 def _reserved(entry: Entry, before: Before, now: float) -> frozenset[str] | None:
