@@ -3,6 +3,7 @@
 The agent is that of the node `mine`; `other` is somebody else's.
 """
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from berth_crds import names
@@ -29,10 +30,22 @@ ONLY_LABELS: Final = "may label its own Node, and do nothing else"
 OUR_LABELS: Final = "only berth.dev/gpu.* and berth.dev/cuda.*"
 
 
+LEASES: Final = "coordination.k8s.io/v1"
+BY_APPLY: Final = "who manages which fields of a Lease is not an agent's word"
+
+
 def lease(which: str) -> dict[str, Any]:
     """Make a Lease."""
     meta = {"name": f"<{which}>", "namespace": names.NODES_NAMESPACE}
-    return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta}
+    return {"apiVersion": LEASES, "kind": "Lease", "metadata": meta}
+
+
+def applied_lease(meta: Mapping[str, object], **spec: object) -> Attempt:
+    """Apply a Lease as agents do."""
+    whole = lease("mine")
+    spec = {"renewTime": "2026-01-01T00:00:00.000000Z", **spec}
+    body = {**whole, "metadata": {**whole["metadata"], **meta}, "spec": spec}
+    return Attempt(resources.LEASES, "mine", body, APPLY, manager=names.AGENT_MANAGER)
 
 
 D, G, L, N = resources.DEVICES, resources.GPU_PODS, resources.LEASES, resources.NODES
@@ -67,6 +80,13 @@ FORGED: Final = {
     "fieldsType": "FieldsV1",
     "fieldsV1": {"f:status": {"f:devices": {}}},
 }
+OWN_FIELDS: Final = {
+    "manager": names.AGENT_MANAGER,
+    "operation": "Apply",
+    "apiVersion": LEASES,
+    "fieldsType": "FieldsV1",
+    "fieldsV1": {"f:metadata": {"f:annotations": {f"f:x{at}": {} for at in range(100)}}},
+}
 MANAGERS: Final = "32 managers of fields"
 
 
@@ -87,9 +107,9 @@ ALLOWED: Final = {
     ),
     "to heed a person's word": Attempt(D, "mine", {"metadata": {"annotations": {names.REPAIRED: None}}}),
     "to make the Node the owner of its Device": Attempt(D, "mine", owned(RIGHT)),
-    "to make the Node the owner of its Lease": Attempt(L, "mine", owned(RIGHT)),
-    "its Lease": Attempt(L, "mine", {"spec": {"holderIdentity": "me"}}),
-    "the load of its cards": Attempt(L, "mine", {"metadata": {"annotations": {names.LOAD: "x" * 2048}}}),
+    "to make the Node the owner of its Lease": applied_lease({"ownerReferences": [RIGHT]}),
+    "its Lease": applied_lease({}, holderIdentity="me"),
+    "the load of its cards": applied_lease({"annotations": {names.LOAD: "x" * 2048}}),
     "a GpuPod of its node": Attempt(G, "mine", {"spec": {"containers": [{"name": "main"}]}}),
     "a GpuPod's status": Attempt(G, "mine", {"status": {"phase": "Running"}}, sub="status"),
     "to delete a GpuPod of its node": Attempt(G, "mine", verb="DELETE"),
@@ -192,7 +212,25 @@ REFUSED: Final = {
     "a load that is too long": Attempt(
         L, "mine", {"metadata": {"annotations": {names.LOAD: "x" * 2049}}}, words="2048 characters"
     ),
-    "many managers of its Lease": Attempt(L, "mine", many_managers("coordination.k8s.io/v1"), words=MANAGERS),
+    "its Lease otherwise than by apply": Attempt(
+        L, "mine", {"spec": {"holderIdentity": "me"}}, words=BY_APPLY
+    ),
+    "to say who manages the fields of its Lease": Attempt(
+        L, "mine", {"metadata": {"managedFields": [FORGED | {"apiVersion": LEASES}]}}, words=BY_APPLY
+    ),
+    "to say that of itself": Attempt(
+        L, "mine", {"metadata": {"managedFields": [OWN_FIELDS]}}, words=BY_APPLY
+    ),
+    "to say that and to renew its Lease": Attempt(
+        L,
+        "mine",
+        {"metadata": {"managedFields": [OWN_FIELDS]}, "spec": {"renewTime": "2026-01-01T00:00:00.000000Z"}},
+        words=BY_APPLY,
+    ),
+    "its Lease as another manager": Attempt(
+        L, "mine", lease("mine") | {"spec": {"holderIdentity": "me"}}, APPLY, words=BY_APPLY
+    ),
+    "many managers of its Lease": Attempt(L, "mine", many_managers(LEASES), words=MANAGERS),
     "a long word in its Lease": Attempt(L, "mine", {"spec": {"holderIdentity": "x" * 300}}, words="253"),
     "a long field of its Lease": Attempt(L, "mine", LONG, words=ON_LEASE),
     "a label of its Lease": Attempt(L, "mine", {"metadata": {"labels": {"note": "x"}}}, words=ON_LEASE),

@@ -76,6 +76,7 @@ class Attempt:
     verb: str = "PATCH"
     words: str = WORKS
     namespace: str = ""
+    manager: str = "test"
 
     async def make(self, ground: Ground) -> bytes:
         """Send it and return the answer; what replaces an object names the revision that it has."""
@@ -83,7 +84,7 @@ class Attempt:
         if self.verb == "PUT":
             now = json.loads(await ground.admin.send("GET", ground.path(self.resource, self.which)))
             body["metadata"]["resourceVersion"] = now["metadata"]["resourceVersion"]
-        params = {"fieldManager": "test", "force": "true"} if self.content == APPLY else {}
+        params = {"fieldManager": self.manager, "force": "true"} if self.content == APPLY else {}
         which = "" if self.verb == "POST" and not self.sub else self.which
         if self.namespace:
             spaces = {**ground.spaces, self.resource: self.namespace}

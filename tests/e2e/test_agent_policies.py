@@ -62,9 +62,8 @@ async def furnish(ground: Ground, which: str) -> None:
     status = {"status": {"conditions": [attempts.READY], "summary": attempts.SUMMARY}}
     where = ground.path(resources.DEVICES, which, "status")
     await ground.admin.send("PATCH", where, body=msgspec.json.encode(status), content=MERGE)
-    await ground.admin.create(
-        resources.LEASES, ground.filled(agent_attempts.lease(which)), namespace=names.NODES_NAMESPACE
-    )
+    renewed = agent_attempts.lease(which) | {"spec": {"holderIdentity": "agent"}}
+    await ground.admin.apply(resources.LEASES, ground.filled(renewed), manager=names.AGENT_MANAGER)
     await ground.admin.create(
         resources.GPU_PODS, ground.filled(attempts.gpupod(which)), namespace=ground.stage.namespace
     )
@@ -113,7 +112,7 @@ async def test_an_agent_may_create(ground: Ground, resource: resources.Resource,
 @pytest.mark.parametrize("resource", [pytest.param(D, id="Device"), pytest.param(L, id="Lease")])
 async def test_what_goes_with_its_node_goes_on_doing_so(ground: Ground, resource: resources.Resource) -> None:
     """Neither without an owner nor with another uid than the Node's does an agent leave what is owned."""
-    await Attempt(resource, "mine", attempts.owned(agent_attempts.RIGHT)).make(ground)
+    await Attempt(resource, "mine", attempts.owned(agent_attempts.RIGHT)).make(ground.by(ground.admin))
 
     for change, words in (
         (attempts.owned(), agent_attempts.ONCE),
@@ -145,7 +144,7 @@ async def test_a_node_made_again_owns_what_its_running_agent_makes(ground: Groun
         heir = dataclasses.replace(ground.by(agent), names={**ground.names, "mine-uid": uid})
         for resource, thing in ((D, attempts.device("mine")), (L, agent_attempts.lease("mine"))):
             thing["metadata"] |= {"ownerReferences": [agent_attempts.RIGHT]}
-            await attempts.works(heir, Attempt(resource, "mine", thing, APPLY))
+            await attempts.works(heir, Attempt(resource, "mine", thing, APPLY, manager=names.AGENT_MANAGER))
     await ground.admin.delete(resources.PODS, mine, namespace=names.SYSTEM_NAMESPACE)
 
 
@@ -218,7 +217,7 @@ async def test_a_load_is_left_out_again(ground: Ground) -> None:
     await Attempt(L, "mine", {"metadata": {"annotations": {"note": "x"}}}).make(person)
     await agent_attempts.ALLOWED["the load of its cards"].make(ground)
 
-    await attempts.works(ground, Attempt(L, "mine", {"metadata": {"annotations": {names.LOAD: None}}}))
+    await attempts.works(ground, agent_attempts.applied_lease({}, renewTime="2026-01-02T00:00:00.000000Z"))
 
     assert (await ground.read(L, "mine"))["metadata"]["annotations"] == {"note": "x"}
 

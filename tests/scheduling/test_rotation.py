@@ -177,6 +177,24 @@ def test_others_have_their_turn_once_more_important_pods_were_tried() -> None:
     assert ledger.backlog.attempts("uid-urgent") == 1
 
 
+def test_who_leaves_all_nodes_to_others_before_it_keeps_nobody_from_a_turn() -> None:
+    """More important pods that come all the time are tried late, since others were woken before them."""
+    ledger, now = stage(free=True)
+    push_crowd(ledger, "2026-01-01", priority=100)
+    while ledger.backlog.next_due() is not None:
+        play(ledger, now)
+        now.advance(1.0)
+    wait(ledger, "new", "2026-01-01")
+
+    found = []
+    for at in range(20):
+        ledger.backlog.cluster_event(FREED)  # Of any node, so all are reserved.
+        wait(ledger, f"urgent{at}", "2026-01-02", of="crowd", models=["crowd"], priority=100)
+        found += play(ledger, now)
+
+    assert found == ["new"]
+
+
 def test_pods_that_take_long_again_and_again_let_others_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """A round is theirs alone until they have had their share; after that others come before them."""
     ledger, now = stage(free=True)

@@ -194,20 +194,21 @@ class Rotation:
     ) -> Iterator[tuple[Entry, frozenset[str]]]:
         """Yield pods that were not tried in this round, with the nodes reserved for pods before them.
 
-        As long as pods have never been tried, no pod of lower priority comes before them; once they have
-        been, it has its turn in the same round. Demoted pods have no turns. Where all nodes are reserved for
-        others, a pod is skipped.
+        As long as pods have never been tried, no pod of lower priority comes before them; once they have had
+        their turns, it has its own in the same round. Demoted pods have no turns. Where all nodes are reserved
+        for others, a pod is skipped.
         """
         self._sort_in_new()
-        before, skipped = self.reservations.before(self._suspended), 0
+        before = self.reservations.before(self._suspended)
+        skipped: set[str] = set()
         taken: list[Entry] = []
         try:
-            for entry in self._in_turn(found, done, taken, now):
+            for entry in self._in_turn(found, done, skipped, taken, now):
                 if (reserved := _reserved(entry, before, now)) is not None:
                     yield entry, reserved
                     continue
-                skipped += 1
-                if skipped >= MOST_SKIPPED:
+                skipped.add(entry.pod_info.uid)
+                if len(skipped) >= MOST_SKIPPED:
                     return
         finally:
             for entry in taken:
@@ -215,12 +216,17 @@ class Rotation:
                     self._rank(entry)
 
     def _in_turn(
-        self, found: dict[str, Entry], done: Collection[str], taken: list[Entry], now: float
+        self,
+        found: dict[str, Entry],
+        done: Collection[str],
+        skipped: Collection[str],
+        taken: list[Entry],
+        now: float,
     ) -> Iterator[Entry]:
         """Yield pods, which leave their lines, each of another namespace than the last where there is one."""
         turns = _Turns(self._ranks, lambda namespace: self.shares.exceeded(namespace, now))
         with contextlib.closing(queues.walk((self._untried, math.inf))) as tickets:
-            untried = _Untried(tickets, done)
+            untried = _Untried(tickets, done, skipped)
             while (namespace := turns.next(untried.priority)) is not None:
                 if namespace in self._suspended:
                     continue
@@ -254,17 +260,17 @@ class Rotation:
 
 
 class _Untried:
-    """The pods that were never tried, in order; `done` are those that were tried in this round."""
+    """The pods that were never tried, in order, but for those that have had their turns in this round."""
 
-    def __init__(self, tickets: Iterator[queues.Ticket[SortKey]], done: Collection[str]) -> None:
+    def __init__(self, tickets: Iterator[queues.Ticket[SortKey]], *had_turns: Collection[str]) -> None:
         self._tickets = tickets
-        self._done = done
+        self._had_turns = had_turns
         self._first = next(tickets, None)
 
     @property
     def priority(self) -> float:
         """The priority of the first of them, as in an order: the lower the more important."""
-        while self._first is not None and self._first[2] in self._done:
+        while self._first is not None and any(self._first[2] in those for those in self._had_turns):
             self._first = next(self._tickets, None)
         return self._first[0][1][0] if self._first is not None else math.inf
 
