@@ -14,8 +14,9 @@ from typing import Final
 
 LONGEST: Final = 1000
 CUT: Final = "..."
-# Letters and marks in Unicode that are invisible: fillers of Hangul, a joiner, vowels of Khmer.
-INVISIBLE: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0")
+# Letters and marks of Unicode that nobody sees: fillers of Hangul, a joiner, vowels of Khmer, empty Braille.
+INVISIBLE: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+NAME: Final = re.compile(r"[\w.+/:@-]*")
 PLACE: Final = re.compile(r" \(_ssl\.c:\d+\)$")  # Where in Python an error was raised.
 
 
@@ -34,6 +35,11 @@ def line(value: str, *, most: int = LONGEST) -> str:
 def quoted(value: str, *, most: int = LONGEST) -> str:
     """Return a text in quotes, as one printable line."""
     return f"'{line(value, most=most)}'"
+
+
+def name(value: str, *, most: int = LONGEST) -> str:
+    """Return a name as one printable line; in quotes if it could be taken for a part of the sentence."""
+    return line(value, most=most) if NAME.fullmatch(value) else quoted(value, most=most)
 
 
 def cause(error: BaseException) -> str:

@@ -81,6 +81,21 @@ def test_what_people_wrote_is_quoted_as_they_wrote_it(word: str, shown: str) -> 
     assert text.quoted(word) == shown
 
 
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        pytest.param("A100-SXM4-80GB", "A100-SXM4-80GB", id="a model"),
+        pytest.param("team/web.0", "team/web.0", id="a pod"),
+        pytest.param("/usr/bin/python3", "/usr/bin/python3", id="a program"),
+        pytest.param("p) v1: GPU dead (", "'p) v1: GPU dead ('", id="a sentence"),
+        pytest.param("a\u2800b", r"'a\u2800b'", id="a letter that is not seen"),
+    ],
+)
+def test_a_name_that_is_none_is_quoted(name: str, shown: str) -> None:
+    """Somebody else's card or program cannot be called what would be read as ours."""
+    assert text.name(name) == shown
+
+
 ADDRESS: Final = "Connect call failed ('127.0.0.1', 1)"
 
 

@@ -15,6 +15,7 @@ from berth_operator.engine import node_capacity
 from berth_operator.engine.ledger import Ledger
 from berth_operator.kube import node_capacity_writer
 from berth_operator.scheduling import node_info
+from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.policy import NO_OVERSALE, Oversale, Policy
 from berth_operator.translate import nodes, raw
 from kube import servers
@@ -192,11 +193,11 @@ async def test_a_fault_of_ours_concerns_one_node_alone(
     """The others list what they have, and the log says what happened."""
 
     def of_node(
-        info: node_info.NodeInfo, which: NodeNames, oversale: Oversale
+        info: node_info.NodeInfo, which: NodeNames, oversale: Oversale, unadmitted: node_capacity.Amounts
     ) -> node_capacity.Amounts | None:
         if info.node is not None and info.node.name == "a":
             raise ValueError("'npu' is not a valid DeviceType")
-        return original(info, which, oversale)
+        return original(info, which, oversale, unadmitted)
 
     original = node_capacity.of_node
     monkeypatch.setattr(node_capacity, "of_node", of_node)
@@ -205,6 +206,19 @@ async def test_a_fault_of_ours_concerns_one_node_alone(
     assert await node.caught_up() == cards(2)
     assert "node a: its capacity is not written" in caplog.text
     assert "'npu' is not a valid DeviceType" in caplog.text
+
+
+async def test_what_strangers_put_on_a_node_does_not_have_it_list_more(node: Listing) -> None:
+    """A pod may ask for anything, on any node; once the kubelet has admitted it, it counts."""
+    await node.caught_up()
+    asks = dataclasses.replace(builders.hold("p", node.name), amounts=(("kubernetes.io/gpu", 700),))
+    node.ledger.pod_bound(asks, requirements=facts.ANYWHERE)
+    before = await node.caught_up()
+
+    node.ledger.pod_bound(asks)
+
+    assert before == cards(2)
+    assert await node.caught_up() == cards(2) | {"kubernetes.io/gpu": "700"}
 
 
 async def test_a_node_that_is_gone_is_forgotten(node: Listing) -> None:

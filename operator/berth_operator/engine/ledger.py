@@ -208,8 +208,8 @@ class Ledger:
         hold = self.given_otherwise.marked(hold) if nameless is None or keeps else hold
         if requirements is not None:
             self.unadmitted_pods.add(hold, requirements, known)
-        else:
-            self.unadmitted_pods.remove(uid)
+        elif self.unadmitted_pods.remove(uid):
+            self.changes.record(hold.node)  # What it asks for counts from now on for what the node lists.
         if requirements is not None or nameless is not None:
             hold = self._current_hold(hold)
         self._confirm(hold, known)

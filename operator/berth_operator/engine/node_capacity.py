@@ -2,8 +2,9 @@
 
 A card counts that may get pods, and one that a pod holds, whatever has become of it since: a kubelet that is
 started again admits its running pods anew, and would refuse those for which its node has too little. For the
-same reason a node never lists less than the pods on it ask for. Where the policy oversells core, a node lists
-as much core as may be promised of its cards: its kubelet counts what all pods ask for by that name.
+same reason a node never lists less than the pods ask for that it has admitted, or that Berth has bound. Where
+the policy oversells core, a node lists as much core as may be promised of its cards: its kubelet counts what
+all pods ask for by that name.
 """
 
 import collections
@@ -18,6 +19,7 @@ from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.policy import NO_OVERSALE, Oversale
 
 Amounts = Mapping[str, int]  # By the name of the resource.
+NOTHING: Final[Amounts] = {}
 
 # Whether nodes list those of packages, is the matter of these packages.
 OTHERS: Final = {one.name: one.resource for one in device_types.BUILT_IN}
@@ -34,16 +36,24 @@ CORE_NAMES: Final = frozenset(NAMES[vocabulary.NodeNames.KOORDINATOR][names.GPU_
 
 
 def of_node(
-    info: node_info.NodeInfo, which: vocabulary.NodeNames, oversale: Oversale = NO_OVERSALE
+    info: node_info.NodeInfo,
+    which: vocabulary.NodeNames,
+    oversale: Oversale = NO_OVERSALE,
+    unadmitted: Amounts = NOTHING,
 ) -> Amounts | None:
-    """Return what a node is to list by all its names; None while nothing is known of its devices."""
+    """Return what a node is to list by all its names; None while nothing is known of its devices.
+
+    Pods that somebody put there and that its kubelet has not admitted ask for what is `unadmitted`: it counts
+    for nothing, or a pod could have its node list any amount.
+    """
     if info.published is not None and info.published.failed:
         return None
     given = _of_devices(info, oversale) if info.published is not None else collections.Counter[str]()
     wanted = {name: given[own] for own, all_names in NAMES[which].items() for name in all_names if given[own]}
     if info.published is not None and info.published.kubelet_served:
         wanted.pop(names.GPU, None)  # The kubelet counts it, and says how much of it is left to give.
-    asked = {name: amount for name, amount in info.amounts.items() if name in ALL_NAMES and amount}
+    certain = {name: amount - unadmitted.get(name, 0) for name, amount in info.amounts.items()}
+    asked = {name: amount for name, amount in certain.items() if name in ALL_NAMES and amount}
     # A name that is listed no more stays while pods ask for it, if the kubelet would refuse them without.
     kept = {name for name in asked if name in wanted or name.startswith(aliases.LISTED_OR_REFUSED)}
     return {name: max(wanted.get(name, 0), asked.get(name, 0)) for name in sorted(wanted.keys() | kept)}

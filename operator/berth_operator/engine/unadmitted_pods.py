@@ -102,6 +102,10 @@ class UnadmittedPods:
         pod = self._pods.get(uid)
         return pod is not None and pod.excluded
 
+    def charged_on(self, node: str) -> Mapping[str, int]:
+        """Return what the pods of a node are charged together."""
+        return self._charged.get(node, {})
+
     def is_bare(self, uid: str) -> bool:
         """Whether there was no room for the spec of a pod."""
         pod = self._pods.get(uid)

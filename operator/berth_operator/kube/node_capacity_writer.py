@@ -48,7 +48,8 @@ class NodeCapacityWriter(node_writer.NodeWriter[Amounts]):
             self._written.pop(node, None)
             self._foreign.pop(node, None)
             return None
-        if (wanted := node_capacity.of_node(info, *self.policy_part())) is None:
+        unadmitted = self.ledger.unadmitted_pods.charged_on(node)
+        if (wanted := node_capacity.of_node(info, *self.policy_part(), unadmitted)) is None:
             return None
         shown = node_capacity.shown(info.node)
         # What others serve is ours again once nobody serves it.

@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from berth_crds import catalog
+from berth_crds import catalog, text
 from berth_operator.scheduling import node_table
 from berth_operator.scheduling.decisions import Count, Reason
 from berth_operator.scheduling.inventory import Inventory
@@ -71,5 +71,5 @@ def _published(inventory: Inventory, key: str) -> str:
     for at, slot in np.argwhere(inventory.table.model == number)[:1].tolist():
         info = inventory.infos[at]
         if info is not None and info.device is not None:
-            return catalog.normal_model(info.device.cards[slot].model)
+            return text.name(catalog.normal_model(info.device.cards[slot].model))
     return key

@@ -195,8 +195,8 @@ class Rotation:
         """Yield pods that were not tried in this round, with the nodes reserved for pods before them.
 
         As long as pods have never been tried, no pod of lower priority comes before them; once they have had
-        their turns, it has its own in the same round. Demoted pods have no turns. Where all nodes are reserved
-        for others, a pod is skipped.
+        their turns, it has its own in the same round. Demoted pods have no turns. Where all nodes are
+        reserved for others, a pod is skipped.
         """
         self._sort_in_new()
         before = self.reservations.before(self._suspended)

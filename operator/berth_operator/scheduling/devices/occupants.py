@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+from berth_crds import text
 from berth_operator.scheduling.devices import device_facts
 
 
@@ -23,5 +24,5 @@ def of_cards(cards: Iterable[Sequence[device_facts.Occupant]], namespace: str | 
 def _user(one: device_facts.Occupant, namespace: str | None) -> str:
     if one.title:
         own = namespace is None or one.title.startswith(f"{namespace}/")
-        return f"pod {one.title}" if own else "a pod of another namespace"
-    return f"process {one.pid} ({one.command})" if one.command else f"process {one.pid}"
+        return f"pod {text.name(one.title)}" if own else "a pod of another namespace"
+    return f"process {one.pid} ({text.name(one.command)})" if one.command else f"process {one.pid}"
