@@ -27,6 +27,8 @@ class TimeShares:
 
     def take(self, namespace: str, seconds: float, now: float) -> None:
         """Record that a pod of a namespace has taken so long."""
+        if not seconds:
+            return  # As wherever there is no clock.
         if len(self._taken) >= self._most:
             self._forget(now)
         self._taken[namespace] = self._seconds(namespace, now) + seconds, now
@@ -43,4 +45,4 @@ class TimeShares:
 
     def _seconds(self, namespace: str, now: float) -> float:
         seconds, since = self._taken.get(namespace, (0.0, now))
-        return seconds * math.exp2((since - now) / HALVED_SECONDS)
+        return seconds * math.exp2((since - now) / HALVED_SECONDS) if since != now else seconds

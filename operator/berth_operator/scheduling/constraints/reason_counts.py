@@ -11,14 +11,14 @@ from typing import Final
 import numpy as np
 
 from berth_operator.scheduling import gpu_units, node_table, signatures
-from berth_operator.scheduling.constraints import registry
+from berth_operator.scheduling.constraints import constraint, registry
 from berth_operator.scheduling.constraints.constraint import Constraint, DependsOn, Rejection
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Count, NodeReason, Reason
 from berth_operator.scheduling.inventory import Inventory
 
-Stage = Callable[[Constraint], Callable[[Query], Iterable[Rejection]]]
-STAGES: Final[tuple[Stage, ...]] = (lambda one: one.unresolvable, lambda one: one.resolvable)
+Rejections = Callable[[Query], Iterable[Rejection]]
+Stage = tuple[tuple[Constraint, Rejections], ...]
 
 
 class ReasonTable:
@@ -96,6 +96,15 @@ def evaluate(query: Query, searched: Mapping[int, NodeReason]) -> ReasonTable:
     return table
 
 
+def _stage(rejections_of: Callable[[Constraint], Rejections]) -> Stage:
+    """Return the constraints that reject nodes in one way, and how."""
+    found = ((one, rejections_of(one)) for one in registry.CONSTRAINTS)
+    return tuple((one, rejections) for one, rejections in found if rejections is not constraint.nothing)
+
+
+_STAGES: Final = (_stage(lambda one: one.unresolvable), _stage(lambda one: one.resolvable))
+
+
 def _rejections(query: Query) -> Iterator[Rejection]:
     """Yield the rejections of all nodes in order, of each by what the request means there.
 
@@ -104,22 +113,15 @@ def _rejections(query: Query) -> Iterator[Rejection]:
     table, rows, signature = query.table, query.rows, query.signature
     elsewhere = (Query(query.inventory, rows, one) for one in gpu_units.signatures_by_unit(table, signature))
     meanings = [(one, gpu_units.nodes_meant(table, rows, one.signature)) for one in (query, *elsewhere)]
-    for stage in STAGES:
-        for constraint in registry.CONSTRAINTS:
-            if constraint.depends_on is DependsOn.OTHER_PODS:  # Whatever the request means.
-                yield from _of_constraint(constraint, stage, query, None)
-            else:
-                for one, among in meanings:
-                    yield from _of_constraint(constraint, stage, one, among)
+    whatever_it_means = [(query, None)]
+    for stage in _STAGES:
+        for one, rejections in stage:
+            of_other_pods = one.depends_on is DependsOn.OTHER_PODS
+            for asked, among in whatever_it_means if of_other_pods else meanings:
+                if one.applies_to(asked.signature):
+                    yield from _among(rejections(asked), among)
 
 
-def _of_constraint(
-    constraint: Constraint, stage: Stage, query: Query, among: node_table.Mask | None
-) -> Iterable[Rejection]:
-    """Return what a constraint rejects among these nodes; None stands for all."""
-    if not constraint.applies_to(query.signature):
-        return ()
-    rejections = stage(constraint)(query)
-    if among is None:
-        return rejections
-    return (each._replace(nodes=each.nodes & among) for each in rejections)
+def _among(rejections: Iterable[Rejection], nodes: node_table.Mask | None) -> Iterable[Rejection]:
+    """Return what is rejected of these nodes; None stands for all."""
+    return rejections if nodes is None else (each._replace(nodes=each.nodes & nodes) for each in rejections)
