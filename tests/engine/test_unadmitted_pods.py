@@ -311,6 +311,17 @@ def test_its_conditions_are_asked_once_of_each_state_of_its_node() -> None:
     assert matches.call_count == 100
 
 
+def test_what_is_free_is_worked_out_once_for_all_that_change() -> None:
+    """Thousands of them may be on a node, and all be kept out by one pod that comes."""
+    ledger = with_pods(*(foreign(f"p{number}", "5") for number in range(50)))
+
+    with mock.patch.object(ledger.unadmitted_pods, "_free", wraps=ledger.unadmitted_pods._free) as free:
+        ledgers.pod_seen(ledger, rival("4"))
+
+    assert counts(ledger, "rival", *(f"p{number}" for number in range(50))) == ["rival"]
+    assert free.call_count == 1
+
+
 def test_nothing_is_remembered_of_those_that_are_gone() -> None:
     """Who was admitted or is over is no longer looked at."""
     ledger = with_pods(A, foreign("b", cards=9))

@@ -12,7 +12,7 @@ from the objects alone, in any order of their events. All pods on an unknown nod
 
 import collections
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from berth_operator.engine import pod_memory
@@ -64,6 +64,7 @@ class UnadmittedPods:
         self._pods: dict[str, _Pod] = {}  # By uid.
         self._by_node: dict[str, dict[str, _Pod]] = {}  # The same by node and uid.
         self._charged: dict[str, collections.Counter[str]] = {}  # By node, of all these together.
+        self._free_meanwhile: _FreeResources | None = None  # Of the node whose pods are charged anew.
 
     def __repr__(self) -> str:
         """Return the state in words."""
@@ -120,19 +121,25 @@ class UnadmittedPods:
         """Return what a pod is charged that would hold this; nothing if it cannot be admitted."""
         if (pod := self._pods.get(hold.uid)) is None:
             return hold
-        pod.excluded = not _fits(pod, info, self._free(info, assumed))
+        pod.excluded = not _fits(pod, info, self._free_meanwhile or self._free(info, assumed))
         if pod.excluded:
             hold = pod_memory.bare_hold(hold)
         self._set_charged(pod, hold.amounts)
         return hold
 
-    def changed_uids(self, info: node_info.NodeInfo | None, assumed: Collection[str]) -> list[str]:
-        """Return the pods of a node that must be charged from now on, or not any more."""
+    def changed_uids(self, info: node_info.NodeInfo | None, assumed: Collection[str]) -> Iterator[str]:
+        """Yield the pods of a node that must be charged from now on, or not any more, to be charged at once.
+
+        What is free beside them is the same whatever they are charged, so it is worked out once.
+        """
         pods = self._by_node.get(info.name) if info is not None else None
         if not pods:
-            return []
-        free = self._free(info, assumed)
-        return [uid for uid, pod in pods.items() if _fits(pod, info, free) is pod.excluded]
+            return
+        self._free_meanwhile = free = self._free(info, assumed)
+        try:
+            yield from [uid for uid, pod in pods.items() if _fits(pod, info, free) is pod.excluded]
+        finally:
+            self._free_meanwhile = None
 
     def _free(self, info: node_info.NodeInfo | None, assumed: Collection[str]) -> _FreeResources:
         """Return what is free beside the pods that are certainly on a node."""
