@@ -46,9 +46,9 @@ def push_crowd(ledger: Ledger, created: str, **fields: Any) -> None:
         wait(ledger, f"c{at:02}", created, of="crowd", models=["crowd"], demand=demand, **fields)
 
 
-def crowd(ledger: Ledger, now: clock.Clock) -> None:
+def crowd(ledger: Ledger, now: clock.Clock, **fields: Any) -> None:
     """Have a crowd wait for n3, and be refused once."""
-    push_crowd(ledger, "2026-01-01")
+    push_crowd(ledger, "2026-01-01", **fields)
     while ledger.backlog.next_due() is not None:
         play(ledger, now)
         now.advance(1.0)
@@ -164,10 +164,7 @@ def test_nobody_comes_before_more_important_pods_that_were_never_tried() -> None
 def test_others_have_their_turn_once_more_important_pods_were_tried() -> None:
     """Whoever has such a pod come, or edits one, in each round keeps nobody else waiting by that."""
     ledger, now = stage(free=True)
-    push_crowd(ledger, "2026-01-01", priority=100)
-    while ledger.backlog.next_due() is not None:
-        play(ledger, now)
-        now.advance(1.0)
+    crowd(ledger, now, priority=100)
     wait(ledger, "new", "2026-01-01")
 
     free_and_take(ledger, 0)
@@ -180,10 +177,7 @@ def test_others_have_their_turn_once_more_important_pods_were_tried() -> None:
 def test_who_leaves_all_nodes_to_others_before_it_keeps_nobody_from_a_turn() -> None:
     """More important pods that come all the time are tried late, since others were woken before them."""
     ledger, now = stage(free=True)
-    push_crowd(ledger, "2026-01-01", priority=100)
-    while ledger.backlog.next_due() is not None:
-        play(ledger, now)
-        now.advance(1.0)
+    crowd(ledger, now, priority=100)
     wait(ledger, "new", "2026-01-01")
 
     found = []
