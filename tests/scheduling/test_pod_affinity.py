@@ -6,7 +6,7 @@ from unittest import mock
 import pytest
 
 from berth_operator.scheduling import explain, pod_index, pod_terms
-from berth_operator.scheduling.constraints import topologies
+from berth_operator.scheduling.constraints import registry, topologies
 from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.search import Search
 from scheduling import plain_pod_rules
@@ -265,6 +265,20 @@ def test_only_so_many_sets_of_terms_are_remembered(monkeypatch: pytest.MonkeyPat
     for at in (1, 2, 1):
         assert both.feasible(pod(labels={"app": str(at)})) == ALL - {f"n{at}"}
     assert len(both.inventory.pods._rows_with) == 1
+
+
+@pytest.mark.parametrize(("selector", "asked"), [({}, 1), ({"zone": "nowhere"}, 0)])
+def test_where_no_node_is_left_nothing_is_asked_of_other_pods(selector: Body, asked: int) -> None:
+    """Terms about others take longest, and a pod that fits nowhere may be tried again and again."""
+    both = Both(*FOUR_NODES, web("w", "n1"))
+    waiting = pod_info(pod(nodeSelector=selector, affinity=near(term())))
+
+    with mock.patch.object(
+        registry, "passes_inter_pod_filters", wraps=registry.passes_inter_pod_filters
+    ) as found:
+        Search(both.inventory).place(waiting.request, waiting.demand, policy=RULES)
+
+    assert found.call_count == asked
 
 
 @pytest.mark.parametrize(("selectors", "kept"), [(8, 9), (9, 1)])

@@ -86,7 +86,7 @@ class Search:
         """
         effort = Effort() if effort is None else effort
         signature = signature or signatures.of(request, demand)
-        refused = self._positions_refused_by_inter_pod_filters(signature)
+        refused = self._positions_refused_by_inter_pod_filters(signature, policy)
         hidden = np.union1d(refused, self._positions(excluded)) if excluded else refused
         undecided = self._to_search_last.of_any(one for one, _ in self._signatures_to_try(signature))
         to_search_last = self._positions(undecided)
@@ -127,7 +127,7 @@ class Search:
     def might_fit(self, signature: signatures.Signature, policy: Policy, names: Collection[str]) -> bool:
         """Whether one of these nodes may fit, as far as is known without searching it."""
         positions = np.setdiff1d(
-            self._positions(names), self._positions_refused_by_inter_pod_filters(signature)
+            self._positions(names), self._positions_refused_by_inter_pod_filters(signature, policy)
         )
         for one in self._signatures_by_unit(signature):
             cached = self._current_scores(one, policy)
@@ -147,9 +147,15 @@ class Search:
         positions: node_table.Numbers = self.inventory.name_positions()[rows] if rows else NO_POSITIONS
         return positions
 
-    def _positions_refused_by_inter_pod_filters(self, signature: signatures.Signature) -> node_table.Numbers:
-        """Return the positions of the nodes that refuse because of other pods, there or elsewhere."""
-        if signature.demand.inter_pod_rules is None:
+    def _positions_refused_by_inter_pod_filters(
+        self, signature: signatures.Signature, policy: Policy
+    ) -> node_table.Numbers:
+        """Return the positions of the nodes that refuse because of other pods, there or elsewhere.
+
+        These filters take longest, so they are not asked where all nodes refuse by the others.
+        """
+        scores = (self._current_scores(one, policy) for one in self._signatures_by_unit(signature))
+        if signature.demand.inter_pod_rules is None or not any(one.passes_anywhere for one in scores):
             return NO_POSITIONS
         inventory = self.inventory
         mask = registry.passes_inter_pod_filters(Query(inventory, inventory.all_rows, signature))
@@ -216,7 +222,7 @@ class Search:
                     placement = decisions.Placement(info.name, found, isolation=view.device.isolation)
                     return placement, failed_searches
                 failed_searches += 1
-                if _left_to_next_round(signature, effort, failed_searches):
+                if not signature.need.filters_suffice and effort.left_to_next_round(failed_searches):
                     break
                 reason = found.reason, found.detail
                 undecided = found.reason is decisions.Reason.UNDECIDED
@@ -378,16 +384,6 @@ class Search:
         cached.volume_version = inventory.volumes.version
         if cached.load_log_version is not None:
             cached.load_log_version = inventory.table.load_log.version
-
-
-def _left_to_next_round(signature: signatures.Signature, effort: Effort, failed_searches: int) -> bool:
-    """Whether the pod's effort ran out during the search of a node, which the next round searches again.
-
-    Then nothing is remembered of the node. But it is undecided if only its own part of the effort ran out, or
-    if it was searched first and took all the time: each round would begin with it, and search no other.
-    """
-    took_all_time = failed_searches == 1 and effort.out_of_time
-    return effort.cut_short and not signature.need.filters_suffice and not took_all_time
 
 
 def _allocate(

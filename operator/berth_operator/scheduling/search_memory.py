@@ -68,6 +68,11 @@ class CachedScores:
         """Return the nodes whose search ended undecided, but no more often than `MOST_RETRIES`."""
         return [row for row, tries in self.undecided_tries_by_row.items() if tries <= MOST_RETRIES]
 
+    @property
+    def passes_anywhere(self) -> bool:
+        """Whether any node passes the filters, or its search has ended undecided."""
+        return bool(self.undecided_tries_by_row) or bool((self.score != INFEASIBLE_FOR_NUMPY).any())
+
     def remember(self, equivalence_class: Hashable, reason: NodeReason) -> None:
         """Remember a refusal for all of a node's equivalence class; for few classes, since each is large."""
         if equivalence_class is not None and len(self.reasons_by_class) < MOST_CLASSES:

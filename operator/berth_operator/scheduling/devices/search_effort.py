@@ -38,6 +38,14 @@ class Effort:
         """Whether the time is over, however many steps are left."""
         return self.expired is not None and self.expired()
 
+    def left_to_next_round(self, failed_searches: int) -> bool:
+        """Whether it ran out during the search of a node, which the next round searches again.
+
+        Then nothing is remembered of the node. But it is undecided if only its own part ran out, or if it was
+        searched first and took all the time: each round would begin with it, and search no other.
+        """
+        return self.cut_short and not (failed_searches == 1 and self.out_of_time)
+
     def spend(self, steps: int) -> None:
         """Use up steps, all of them once the time is over."""
         self.left -= steps
