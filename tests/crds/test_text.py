@@ -5,6 +5,7 @@ import logging
 import re
 import socket
 import ssl
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -68,32 +69,24 @@ def test_no_sentence_is_written_as_python_writes_values() -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "shown"),
+    ("write", "word", "shown"),
     [
-        pytest.param("half", "'half'", id="a word"),
-        pytest.param("it's", "'it's'", id="an apostrophe"),
-        pytest.param("a\\b", "'a\\b'", id="a backslash"),
-        pytest.param("a\u202eb", r"'a\u202eb'", id="marks of direction"),
+        pytest.param(text.quoted, "half", "'half'", id="a word"),
+        pytest.param(text.quoted, "it's", "'it's'", id="an apostrophe"),
+        pytest.param(text.quoted, "a\\b", "'a\\b'", id="a backslash"),
+        pytest.param(text.quoted, "a\u202eb", r"'a\u202eb'", id="marks of direction"),
+        pytest.param(text.name, "A100-SXM4-80GB", "A100-SXM4-80GB", id="a model"),
+        pytest.param(text.name, "team/web.0", "team/web.0", id="a pod"),
+        pytest.param(text.name, "/usr/bin/python3", "/usr/bin/python3", id="a program"),
+        pytest.param(text.name, "p) v1: GPU dead (", "'p) v1: GPU dead ('", id="a sentence for a name"),
+        pytest.param(text.name, "a\u2800b", r"'a\u2800b'", id="a letter that is not seen"),
     ],
 )
-def test_what_people_wrote_is_quoted_as_they_wrote_it(word: str, shown: str) -> None:
+def test_what_people_wrote_is_quoted_as_they_wrote_it(
+    write: Callable[[str], str], word: str, shown: str
+) -> None:
     """Quotes are all that is added: no backslash is doubled, and no quote chosen by what stands inside."""
-    assert text.quoted(word) == shown
-
-
-@pytest.mark.parametrize(
-    ("name", "shown"),
-    [
-        pytest.param("A100-SXM4-80GB", "A100-SXM4-80GB", id="a model"),
-        pytest.param("team/web.0", "team/web.0", id="a pod"),
-        pytest.param("/usr/bin/python3", "/usr/bin/python3", id="a program"),
-        pytest.param("p) v1: GPU dead (", "'p) v1: GPU dead ('", id="a sentence"),
-        pytest.param("a\u2800b", r"'a\u2800b'", id="a letter that is not seen"),
-    ],
-)
-def test_a_name_that_is_none_is_quoted(name: str, shown: str) -> None:
-    """Somebody else's card or program cannot be called what would be read as ours."""
-    assert text.name(name) == shown
+    assert write(word) == shown
 
 
 ADDRESS: Final = "Connect call failed ('127.0.0.1', 1)"

@@ -9,7 +9,7 @@ import math
 from typing import Final
 
 HALVED_SECONDS: Final = 1.0  # After which what was taken counts half.
-SHARE_SECONDS: Final = 0.1  # Of a namespace that takes as much all the time, 7 % of it.
+SHARE_SECONDS: Final = 0.1  # Reached at once, or by whoever takes 7 % of the time all along.
 MOST_NAMESPACES: Final = 1024  # Until those are forgotten that have taken nearly nothing.
 NEARLY_NOTHING: Final = 0.001
 
