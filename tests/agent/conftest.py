@@ -28,7 +28,7 @@ from berth_crds.client import api, connection, errors, lease, resources
 from support import nodes
 from support.nvml import presets
 from support.podresources import Kubelet
-from testbed import audit, shipped, waiting
+from testbed import audit, shipped, waiting, workers
 from testbed import cluster as clusters
 
 INTERVAL = 0.2
@@ -379,6 +379,18 @@ async def kubelet(scene: Scene, tmp_path: Path) -> AsyncIterator[Kubelet]:
     scene.socket = tmp_path / "kubelet.sock"
     async with Kubelet(scene.socket) as kubelet:
         yield kubelet
+
+
+@pytest.fixture
+def worker(berth: clusters.Cluster, scene: Scene) -> Iterator[workers.Worker]:
+    """Lend a node with a real kubelet: it is the scene's."""
+    if why := workers.obstacle():
+        pytest.skip(why)
+    with workers.Worker(berth, scene.node) as worker:
+        yield worker
+        # Pytest shows it where the test failed.
+        print(berth.kubectl("get", "pods", "--namespace", scene.namespace, "--output=yaml"))
+        print(worker.last_words(lines=60))
 
 
 @pytest.fixture

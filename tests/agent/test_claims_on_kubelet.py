@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -11,7 +10,6 @@ import pytest
 from berth_crds import wire
 from berth_crds.client import resources
 from support.dradriver import DraDriver
-from testbed import cluster as clusters
 from testbed import images, workers
 
 if TYPE_CHECKING:
@@ -41,15 +39,6 @@ CLAIMING: Final[dict[str, Any]] = {
         }
     ],
 }
-
-
-@pytest.fixture
-def worker(berth: clusters.Cluster, scene: Scene) -> Iterator[workers.Worker]:
-    """Lend a node with a real kubelet: it is the scene's."""
-    if why := workers.obstacle():
-        pytest.skip(why)
-    with workers.Worker(berth, scene.node) as worker:
-        yield worker
 
 
 def allocate(scene: Scene, device: str, pod: str, uid: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,6 @@ from berth_agent import probe
 from berth_agent.kubelet import cgroups
 from berth_crds import names, wire
 from support.deviceplugin import DevicePlugin
-from testbed import cluster as clusters
 from testbed import images, waiting, workers
 
 if TYPE_CHECKING:
@@ -22,15 +21,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 GPU = "nvidia.com/gpu"
-
-
-@pytest.fixture
-def worker(berth: clusters.Cluster, scene: Scene) -> Iterator[workers.Worker]:
-    """Lend a node with a real kubelet: it is the scene's."""
-    if why := workers.obstacle():
-        pytest.skip(why)
-    with workers.Worker(berth, scene.node) as worker:
-        yield worker
 
 
 @pytest.fixture

@@ -207,6 +207,10 @@ class Worker:
         # There the API server asks it for logs, and to run commands in containers.
         self._cluster.kubectl("patch", "node", self.name, "--subresource=status", "--patch", ADDRESSES)
 
+    def last_words(self, *, lines: int) -> str:
+        """Return the end of the kubelet's log."""
+        return processes.tail(self._kubelet.entry.log, lines=lines) if self._kubelet else "(no kubelet)"
+
     def kill_kubelet(self) -> None:
         """Kill the kubelet; its pods run on."""
         assert self._kubelet, "it runs"
@@ -320,8 +324,9 @@ class Worker:
     def _is_up(self, before: Mapping[Path, int]) -> bool:
         assert self._kubelet, "it was started"
         if not self._kubelet.alive():
-            last = processes.tail(self._kubelet.entry.log)
-            raise processes.CannotStart(f"the kubelet ended by itself; the end of its log:\n{last}")
+            raise processes.CannotStart(
+                f"the kubelet ended by itself; the end of its log:\n{self.last_words(lines=15)}"
+            )
         if not all(_made(socket) > made for socket, made in before.items()):
             return False
         return self._cluster.read_node(self.name) is not None
