@@ -13,7 +13,7 @@ import contextlib
 import datetime as dt
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,6 +26,7 @@ from berth_agent.kubelet import podresources
 from berth_crds import allocation, names, vocabulary, wire
 from berth_crds.client import api, connection, errors, lease, resources
 from support import nodes
+from support.crowd import Crowd, Crowded
 from support.nvml import presets
 from support.podresources import Kubelet
 from testbed import audit, shipped, waiting, workers
@@ -50,39 +51,6 @@ class Thing(wire.Struct, frozen=True):
     """Any object, of which only the identity matters."""
 
     metadata: wire.Meta
-
-
-class Crowd:
-    """Processes on cards, and a made tree of what the kernel tells of them."""
-
-    def __init__(self, procfs: Path) -> None:
-        self.procfs = procfs
-        self.there: dict[int, probe.Process] = {}
-
-    def enter(
-        self, pid: int, uuid: str, *, cgroup: str = "/system.slice", memory: int = 1 << 30, command: str = ""
-    ) -> None:
-        """Have a process be on a card."""
-        (self.procfs / str(pid)).mkdir(parents=True, exist_ok=True)
-        (self.procfs / str(pid) / "cgroup").write_text(f"0::{cgroup}\n")
-        (self.procfs / str(pid) / "comm").write_text(f"{command}\n")
-        self.there[pid] = probe.Process(pid, uuid, memory)
-
-
-@dataclass(frozen=True, slots=True)
-class Crowded:
-    """A probe with processes on its cards."""
-
-    cards: probe.Probe
-    crowd: Crowd
-
-    def sample(self) -> probe.Outcome:
-        """Look at the cards."""
-        return self.cards.sample()
-
-    def processes(self) -> tuple[probe.Process, ...]:
-        """Look at the processes."""
-        return tuple(self.crowd.there.values())
 
 
 class Scene:
