@@ -187,3 +187,43 @@ async def test_a_window_widens_with_each_quick_answer_and_closes_with_a_slow_one
     await found.acquire("another")
 
     assert (widths, closed, found.width("a")) == ([9, 10, 11], 8, None)
+
+
+THROTTLED: Final = Reply(ports.Throttled("too many requests", 2.0), 0.6)
+
+
+@pytest.mark.parametrize("after", [0.1, 0.7, 1.5, 2.5, 2.7, 6.0])
+@timeless.scenario
+async def test_a_namespace_that_is_throttled_has_nobody_wait(after: float) -> None:
+    """A server that divides itself fairly may reject the binds of one namespace: others do not pause."""
+    engine = with_slow_pods(reply=THROTTLED)
+
+    assert await engine.place_later("quick", after) <= bind_slots.SLOW_SECONDS + 0.05
+
+
+@timeless.scenario
+async def test_a_namespace_that_is_throttled_pauses_for_as_long_as_the_server_asks() -> None:
+    """None of its binds is sent meanwhile; its pods are told if that is long, and bound afterwards."""
+    engine = with_slow_pods(0)
+    throttled = ports.Throttled("too many requests", 8.0)
+    engine.crowd((f"p{number}" for number in range(60)), throttled, ports.Bound(), namespace=SLOW)
+    await engine.advance(7.9)
+
+    moments = [call.moment for call in engine.writer.binds]
+    assert [moment for moment in moments if moment > 0.1] == []
+    await engine.advance(lambda: engine.results().get("bound") == 60)
+    reports = {sentence for _, sentence in engine.status_writer.reports if "throttles" in sentence}
+    assert reports == {f"Not bound yet: {slow_namespaces.THROTTLED}"}
+
+
+@timeless.scenario
+async def test_a_server_that_throttles_two_namespaces_is_left_alone() -> None:
+    """Then it has too many requests, whosever they are."""
+    engine = Engine(nodes=100, cards=8)
+    for namespace in ("one", "two"):
+        engine.wait(namespace, ports.Throttled("too many requests", 3.0), ports.Bound(), namespace=namespace)
+    await engine.advance(0.5)
+
+    waited = await engine.place_later("quick", 0.5)
+
+    assert 2.0 <= waited + 0.5 <= 3.0

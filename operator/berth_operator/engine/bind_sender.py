@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final
 
 from berth_crds import logs
-from berth_operator.engine import bind_slots, decision_records, ports, rate_limiter, totals
+from berth_operator.engine import bind_pauses, bind_slots, decision_records, ports, rate_limiter, totals
 from berth_operator.engine.hold_states import State
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import cycle, decisions, queued_pods
@@ -75,6 +75,7 @@ class BindSender:
         self._records = records
         self._bind_slots = bind_slots.BindSlots(limits.binds_at_once, self._slots_changed)
         self.rate_limiter = rate_limiter.RateLimiter(clock, lambda: limits.binds_per_second)
+        self.pauses = bind_pauses.BindPauses(clock, self.rate_limiter)
         self._tasks: dict[asyncio.Task[None], str] = {}  # With the uid of the pod.
         self._next_look = 0.0  # For binds that are over and that the watch has not shown.
         self._unsent: set[asyncio.Task[None]] = set()
@@ -100,6 +101,8 @@ class BindSender:
 
     def room(self, namespace: str) -> float:
         """Return how many more binds of a namespace may be decided."""
+        if self.pauses.seconds_left(namespace):
+            return 0
         width, slow = self._bind_slots.width(namespace), self._bind_slots.slow
         if width is None:
             return math.inf
@@ -117,10 +120,13 @@ class BindSender:
             await self._has_room.wait()
         await self.rate_limiter.wait_backoff()
 
-    def back_off(self, throttled: ports.Throttled) -> None:
-        """Send nothing for as long as the server asks."""
-        log.info("the server throttles binds; they pause for %g s: %s", throttled.seconds, throttled.message)
-        self.rate_limiter.back_off(throttled.seconds)
+    def back_off(self, namespace: str, throttled: ports.Throttled) -> None:
+        """Send no binds of a namespace for as long as the server asks; none at all if others pause, too."""
+        self._bind_slots.narrow(namespace)
+        whose = "all" if self.pauses.add(namespace, throttled.seconds) else f"those of {namespace}"
+        log.info(
+            "the server throttles binds; %s pause for %g s: %s", whose, throttled.seconds, throttled.message
+        )
 
     @property
     def _unanswered_elsewhere(self) -> int:
@@ -223,6 +229,8 @@ class BindSender:
     ) -> tuple[float, ports.Outcome]:
         """Send a bind when a slot is free, and return when; a stale bind is only sent if `anyway`."""
         take = self._bind_slots.acquire_patiently if again else self._bind_slots.acquire
+        if again:
+            await self.pauses.wait(pod_info.namespace)
         if (slot := await take(pod_info.namespace)) is None:
             return self._clock(), self._unsent_outcome(pod_info, placement)
         try:
@@ -233,7 +241,8 @@ class BindSender:
             if (task := asyncio.current_task()) is not None:
                 self._unsent.discard(task)
             sent = self._clock()
-            if not anyway and not self._ledger.assumed_pods.is_current(pod_info.uid):
+            paused = not again and self.pauses.seconds_left(pod_info.namespace) > 0
+            if paused or (not anyway and not self._ledger.assumed_pods.is_current(pod_info.uid)):
                 self.rate_limiter.release()
                 return sent, self._unsent_outcome(pod_info, placement)
             self._bind_slots.start_timing(slot)
@@ -349,7 +358,7 @@ class BindSender:
     def _report_progress(self, pod_info: queued_pods.PodInfo, outcome: ports.Outcome, attempt: int) -> None:
         """Back off, or report a delay, depending on the answer to a bind that is still followed."""
         if isinstance(outcome, ports.Throttled):
-            self.back_off(outcome)
+            self.back_off(pod_info.namespace, outcome)
         elif isinstance(outcome, ports.Refused) or (
             isinstance(outcome, ports.Unknown) and attempt >= REPORTED_AFTER
         ):

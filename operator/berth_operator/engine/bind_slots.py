@@ -24,6 +24,7 @@ FORGOTTEN_SECONDS: Final = 60.0  # After the last request of a namespace.
 class Window:
     """How many requests of a namespace may be under way; `used` counts those in slots apart."""
 
+    namespace: str
     width: int
     acquired_at: float
     slow: bool = False
@@ -126,20 +127,20 @@ class BindSlots:
             if not slot.released and due - now > PRECISION_SECONDS:
                 self._timer = asyncio.get_running_loop().call_at(due, self._find_slow)
                 return
-            self._timed.popleft()
             if not slot.released:
-                self._narrow(slot)
+                self.narrow(slot.window.namespace)
+            self._timed.popleft()
 
-    def _narrow(self, slot: Slot) -> None:
-        """Narrow a window, and move its requests under way to slots apart.
+    def narrow(self, namespace: str) -> None:
+        """Narrow the window of a namespace, and move its requests under way to slots apart.
 
         In a window that is slow already, these are requests that had their slot before and were sent late.
         """
-        window = slot.window
+        window = self._window(namespace)
         window.width = self._slow_width
-        for other in (slot, *self._timed):
-            if other.window is window and not other.released and not other.counted_apart:
-                other.counted_apart = True
+        for slot in self._timed:
+            if slot.window is window and not slot.released and not slot.counted_apart:
+                slot.counted_apart = True
                 window.used += 1
                 self._free.release()
         if not window.slow:
@@ -156,7 +157,7 @@ class BindSlots:
         if now - self._pruned_at > FORGOTTEN_SECONDS:
             self._prune(now)
         if (window := self._windows.get(namespace)) is None:
-            window = self._windows[namespace] = Window(self._first_width, now)
+            window = self._windows[namespace] = Window(namespace, self._first_width, now)
         window.acquired_at = now
         return window
 

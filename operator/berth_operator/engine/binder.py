@@ -162,7 +162,7 @@ class Binder:
         outcome: ports.Refused | ports.Throttled | ports.Unsent,
     ) -> None:
         if isinstance(outcome, ports.Throttled):
-            self._bind_sender.back_off(outcome)
+            self._bind_sender.back_off(pod_info.namespace, outcome)
         # The watch may have been faster than the answer, and then it is right.
         if self._ledger.state(pod_info.uid) is State.ASSUMED:
             message = self._fault(pod_info, outcome)

@@ -151,6 +151,7 @@ class DryRuns:
         await tasks.end(list(self._tasks))
 
     async def _run(self, namespace: str) -> None:
+        await self._bind_sender.pauses.wait(namespace)
         slot = await self._bind_slots.acquire(namespace)
         dry_run = self._next(namespace)
         try:
@@ -188,7 +189,7 @@ class DryRuns:
                 self._records.bind_failed()
                 self._on_refusal(pod_info, message)
             case ports.Throttled():
-                self._bind_sender.back_off(outcome)
+                self._bind_sender.back_off(pod_info.namespace, outcome)
             case _:
                 log.debug("%s: no clear answer to the dry run: %s", pod_info.title, outcome)
 

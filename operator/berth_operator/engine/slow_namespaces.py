@@ -1,9 +1,9 @@
-"""Namespaces whose binds take long, so that no more of them may be under way.
+"""Namespaces whose binds take long or are throttled, so that no more of them may be under way.
 
-The API server takes long to answer these binds, perhaps because of a webhook. The pods of such a
-namespace are not decided for meanwhile, so that no card is kept for them, and other namespaces go on.
-When a bind of the namespace has ended, its first pod in order is decided for. Pods that wait for long
-are reported.
+The API server takes long to answer these binds, perhaps because of a webhook, or asks for a pause. The pods
+of such a namespace are not decided for meanwhile, so that no card is kept for them, and other namespaces go
+on. When a bind of the namespace has ended, or its pause, its first pod in order is decided for. Pods that
+wait for long are reported.
 """
 
 from collections.abc import Callable
@@ -18,6 +18,7 @@ MOST_REPORTED: Final = 256  # Pods of one namespace, the first in order.
 MESSAGE: Final = (
     "the API server is slow to answer other binds in this namespace; an admission webhook may be slow"
 )
+THROTTLED: Final = "the API server throttles binds in this namespace"
 
 
 class SlowNamespaces:
@@ -42,6 +43,7 @@ class SlowNamespaces:
 
     def resume(self, now: float) -> None:
         """Release the namespaces of which more binds may be decided now, and report long waits."""
+        self._bind_sender.pauses.end(now)
         suspended = self._backlog.suspended
         self._since = {namespace: self._since.get(namespace, now) for namespace in suspended}
         self._reported = {
@@ -58,11 +60,14 @@ class SlowNamespaces:
         """Report the first pods in order, each of them once."""
         first = self._backlog.first_in_line_of(namespace, MOST_REPORTED)
         reported = self._reported.get(namespace, frozenset())
+        message = THROTTLED if self._bind_sender.pauses.seconds_left(namespace) else MESSAGE
         self._reported[namespace] = frozenset(one.uid for one in first)
         for pod_info in first:
             if pod_info.uid not in reported:
-                self._on_long_wait(pod_info, MESSAGE)
+                self._on_long_wait(pod_info, message)
 
     def next_due(self) -> float | None:
-        """Return when pods are to be reported."""
-        return min(self._since.values()) + REPORTED_SECONDS if self._since else None
+        """Return when pods are to be reported, or a pause ends."""
+        report = min(self._since.values()) + REPORTED_SECONDS if self._since else None
+        moments = report, self._bind_sender.pauses.next_end()
+        return min((moment for moment in moments if moment is not None), default=None)
