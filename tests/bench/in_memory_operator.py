@@ -241,9 +241,10 @@ class InMemoryOperator:
         policy: Policy,
         unschedulable: cycle.UnschedulableSignatures,
         effort: Effort,
+        left_out: cycle.NodeNames = cycle.NO_NODES,
     ) -> decisions.Decision:
         started = time.thread_time()
-        answer = self._decide(search, pod_info, policy, unschedulable, effort)
+        answer = self._decide(search, pod_info, policy, unschedulable, effort, left_out)
         self.spent[pod_info.uid].decided += time.thread_time() - started
         return answer
 

@@ -34,7 +34,7 @@ async def changed_before_its_turn(change: Change, *, nodes: int = 1, cards: int 
     """Have the bind of a pod wait because the server asks for that, and something change meanwhile."""
     engine = Engine(nodes=nodes, cards=cards)
     engine.ledger.all_devices_read()
-    engine.loop.binder._bind_sender.back_off(builders.NAMESPACE, ports.Throttled("busy", 5.0))
+    engine.loop.binder._bind_sender.rate_limiter.back_off(5.0)
     engine.wait(cards=asks)
     engine.loop.round()
     assert engine.ledger.assumed_pods["uid-p"].placement.node == "n1"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import strategies as st
 
 from berth_crds.vocabulary import Scope, Strategy
-from berth_operator.scheduling import cycle, decisions, queued_pods, search_memory, signatures
+from berth_operator.scheduling import cycle, decisions, queued_pods, round_limits, search_memory, signatures
 from berth_operator.scheduling.constraints import reason_counts
 from berth_operator.scheduling.decisions import Bind, Count, Reason, Refusal, Reject, Wait
 from berth_operator.scheduling.devices import device_facts, requests
@@ -243,7 +243,7 @@ def test_hard_pods_do_not_hold_a_round_up() -> None:
     hard = [builders.pod_info(f"hard-{at:02}", request=crowd(24)) for at in range(20)]
     easy = builders.pod_info("easy", created="later")
 
-    with mock.patch.object(cycle, "STEPS_PER_ROUND", 300):
+    with mock.patch.object(round_limits, "STEPS_PER_ROUND", 300):
         answers = decide(inventory, *hard, easy)
 
     tried = [answer.uid for answer in answers]
@@ -265,19 +265,23 @@ def test_search_for_which_others_left_too_little_is_made_again() -> None:
 
 
 def test_what_was_not_looked_at_is_looked_at_the_next_time() -> None:
-    """A pod whose search was cut short is told so, waits for nothing but time, and ends where it fits."""
+    """A pod whose search was cut short is told so, and ends where it fits.
+
+    It waits for time, and for events of nodes that are not undecided.
+    """
     search = Search(builders.inventory(*builders.nodes(30, cards=8)))
     queue = backlogs.of(builders.pod_info(request=TIGHT))
 
     with (
         mock.patch("berth_operator.scheduling.search.STEPS_PER_NODE", 20),
-        mock.patch.object(cycle, "STEPS_PER_ROUND", 100),
+        mock.patch.object(round_limits, "STEPS_PER_ROUND", 100),
     ):
         (first,) = cycle.simulate(search, queue, 0.0, RULES)
         later = [cycle.simulate(search, queue, 0.0, RULES)[0] for _ in range(40)]
 
     assert isinstance(first, Wait)
-    assert (first.counts, first.awaited) == ((Count(Reason.UNDECIDED, "", 30),), None)
+    assert (first.counts, len(first.undecided)) == ((Count(Reason.UNDECIDED, "", 30),), 30)
+    assert first.awaited == decisions.LIFTED_BY[Reason.UNDECIDED] | {decisions.ClusterEvent.NODE_CHANGED}
     assert len(search.reasons_by_row(signatures.of(TIGHT, builders.demand()), RULES)) == 30
     assert isinstance(later[-1], Wait)
 
@@ -316,7 +320,7 @@ def unlike(count: int) -> Inventory:
 
 def timed(now: clock.Ticking, *waiting: queued_pods.PodInfo, ends: float = 9.0) -> list[decisions.Decision]:
     """Make one round that has so much time, and a second for each search, and charge nothing."""
-    limits = cycle.RoundLimits(deadlines=cycle.RoundDeadlines(now, ends, 1.0))
+    limits = round_limits.RoundLimits(deadlines=round_limits.RoundDeadlines(now, ends, 1.0))
     return list(cycle.schedule(Search(unlike(30)), backlogs.of(*waiting), 0.0, RULES, limits))
 
 
@@ -338,7 +342,7 @@ def test_search_ends_when_its_time_is_over() -> None:
     (answer,) = timed(clock.Ticking(0.01), A)
 
     assert isinstance(answer, Wait)
-    assert (answer.cut_short, answer.awaited) == (True, None)
+    assert (answer.cut_short, answer.undecided != set()) == (True, True)
     assert sum(one.nodes for one in answer.counts if one.reason is Reason.UNDECIDED) > 0
 
 

@@ -6,7 +6,7 @@ from typing import Final
 import pytest
 
 from berth_crds.vocabulary import Scope
-from berth_operator.scheduling import cycle, explain, queued_pods, search_memory, signatures
+from berth_operator.scheduling import explain, queued_pods, round_limits, search_memory, signatures
 from berth_operator.scheduling.devices import allocator, device_view, requests
 from berth_operator.scheduling.devices.search_effort import Effort
 from berth_operator.scheduling.inventory import Inventory
@@ -42,7 +42,7 @@ def test_a_pod_of_linked_cards_is_placed_beside_an_irregular_topology(sort: str,
     search = Search(cluster(sort))
 
     for count in range(1, 9):
-        pod, effort = linked(count, required=required), Effort(cycle.STEPS_PER_POD)
+        pod, effort = linked(count, required=required), Effort(round_limits.STEPS_PER_POD)
         assert search.place(pod.request, pod.demand, policy=RULES, effort=effort) is not None
         assert effort.left > 0
 

@@ -6,7 +6,7 @@ import pytest
 
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import backlog as backlog_module
-from berth_operator.scheduling import cycle, decisions, queued_pods, rotation, time_shares
+from berth_operator.scheduling import cycle, decisions, queued_pods, rotation, round_limits, time_shares
 from berth_operator.scheduling.backlog import MOST_SEARCHED_IN_A_ROUND, Backlog
 from berth_operator.scheduling.decisions import ClusterEvent
 from berth_operator.scheduling.devices import requests, search_effort
@@ -56,10 +56,10 @@ def crowd(ledger: Ledger, now: clock.Clock, **fields: Any) -> None:
 
 def play(ledger: Ledger, now: clock.Clock) -> list[str]:
     """Make a round of 20 ms, in which each decision takes a while, and name the pods that were bound."""
-    time = cycle.RoundDeadlines(now, now() + 0.02, 0.01, out_of_order_from=now() + 0.01)
+    time = round_limits.RoundDeadlines(now, now() + 0.02, 0.01, out_of_order_from=now() + 0.01)
     answers = []
     for answer in cycle.schedule(
-        ledger.search, ledger.backlog, now(), ledger.policy, cycle.RoundLimits(deadlines=time)
+        ledger.search, ledger.backlog, now(), ledger.policy, round_limits.RoundLimits(deadlines=time)
     ):
         now.advance(TRY_SECONDS)
         answers.append(answer)
@@ -110,15 +110,15 @@ def test_each_of_a_crowd_has_its_turn() -> None:
 
 
 @pytest.mark.parametrize(
-    "steps", [cycle.STEPS_PER_POD, search_effort.SPENT], ids=["at first", "when they are spent"]
+    "steps", [round_limits.STEPS_PER_POD, search_effort.SPENT], ids=["at first", "when they are spent"]
 )
 def test_a_freed_card_goes_to_the_first_that_can_use_it(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
     """A newcomer whose turn comes early leaves it to a pod before it that was woken for it.
 
     That takes no search, and no steps of one.
     """
-    monkeypatch.setattr(cycle, "STEPS_PER_ROUND", steps)
-    monkeypatch.setattr(cycle, "STEPS_PER_POD", steps)
+    monkeypatch.setattr(round_limits, "STEPS_PER_ROUND", steps)
+    monkeypatch.setattr(round_limits, "STEPS_PER_POD", steps)
     ledger, now = stage(free=False)
     wait(ledger, "first", "2026-01-01T12", of="crowd")
     crowd(ledger, now)
@@ -238,7 +238,7 @@ def test_namespaces_take_turns() -> None:
 
 def test_a_pod_that_takes_a_search_has_its_turn_among_others_that_do(monkeypatch: pytest.MonkeyPatch) -> None:
     """A round has effort for one search in each part, and those that come first are woken all the time."""
-    monkeypatch.setattr(cycle, "STEPS_PER_ROUND", cycle.STEPS_PER_POD - 1)
+    monkeypatch.setattr(round_limits, "STEPS_PER_ROUND", round_limits.STEPS_PER_POD - 1)
     ledger, now = stage(free=True)
     half = requests.Gpus(1, core=50, ratio=50)
     asked = builders.request(half, half, models=["crowd"])

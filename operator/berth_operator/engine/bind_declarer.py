@@ -19,6 +19,7 @@ covers all pods: the annotations of a Lease have a limit.
 
 import asyncio
 import dataclasses
+import heapq
 import json
 import math
 from collections.abc import Awaitable, Callable, Iterable
@@ -26,6 +27,7 @@ from typing import Final
 
 from berth_operator.engine import pod_revisions, ports
 from berth_operator.engine.ledger import Ledger
+from berth_operator.scheduling import queued_pods
 
 FORMAT: Final = 1
 NAMED_AHEAD: Final = 512  # A write of the Lease for each so many old pods costs nothing beside their binds.
@@ -164,6 +166,8 @@ class BindDeclarer:
         now, backlog = self._clock(), self._ledger.backlog
         until, found = self._idle
         if now >= until:
-            found = backlog.first_idle(IDLE_AHEAD, now)
+            idle = (entry for entry in backlog.entries() if entry.idle(now))
+            first = heapq.nsmallest(IDLE_AHEAD, idle, key=queued_pods.SORT_KEY)
+            found = [entry.pod_info.uid for entry in first]
             self._idle = now + len(backlog) / COMPARED_PER_SECOND, found
         return found

@@ -60,11 +60,14 @@ class DecisionReporter:
 
     def _requeue(self, decision: decisions.Wait | decisions.Reject) -> None:
         if (pod_info := self._ledger.backlog.get(decision.uid)) is not None:
-            cut_short, left = False, 0
-            if isinstance(decision, decisions.Wait):
-                cut_short, left = decision.cut_short, decision.unsearched
+            wait = decision if isinstance(decision, decisions.Wait) else None
             self._ledger.backlog.requeue(
-                decision.uid, now=self._clock(), awaited=decision.awaited, demoted=cut_short, left=left
+                decision.uid,
+                now=self._clock(),
+                awaited=decision.awaited,
+                demoted=wait is not None and wait.cut_short,
+                left=wait.unsearched if wait is not None else 0,
+                undecided=wait.undecided if wait is not None else frozenset(),
             )
             self._status_writer.unschedulable(
                 pod_info,

@@ -61,10 +61,12 @@ class InventoryCollector(registry.Collector):
             "gated; and binding (its bind is under way).",
             labels=["state"],
         )
-        others = {
-            queued_pods.Standing.GATED: len(ledger.gated),
-            queued_pods.Standing.BINDING: len(ledger.assumed_pods),
-        }
-        for state, count in (ledger.backlog.standings(self._clock()) | others).items():
+        counts = dict.fromkeys(queued_pods.Standing, 0)
+        now = self._clock()
+        for entry in ledger.backlog.entries():
+            counts[entry.standing(now)] += 1
+        counts[queued_pods.Standing.GATED] = len(ledger.gated)
+        counts[queued_pods.Standing.BINDING] = len(ledger.assumed_pods)
+        for state, count in counts.items():
             waiting.add_metric([state], count)
         yield waiting

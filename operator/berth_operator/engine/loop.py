@@ -12,7 +12,7 @@ from typing import Final
 from berth_operator.engine import bind_sender, binder, decision_records, ports
 from berth_operator.engine.decision_reporter import DecisionReporter
 from berth_operator.engine.ledger import Ledger
-from berth_operator.scheduling import cycle, decisions
+from berth_operator.scheduling import cycle, decisions, round_limits
 
 QUIET_WINDOW_SECONDS: Final = 0.001
 LONGEST_WINDOW_SECONDS: Final = 0.01
@@ -84,13 +84,13 @@ class Loop:
         """Decide for the pods that are due, as far as time allows, and start to bind those that fit."""
         ledger, round_decisions = self._ledger, list[decision_records.RoundDecision]()
         version = ledger.inventory.table.version  # The state that each decision is based on.
-        deadlines = cycle.RoundDeadlines(
+        deadlines = round_limits.RoundDeadlines(
             self._clock,
             ends=started + DECIDE_SECONDS,
             seconds_per_search=SEARCH_SECONDS,
             out_of_order_from=started + IN_ORDER_SECONDS,
         )
-        limits = cycle.RoundLimits(deadlines=deadlines, is_suspended=self.binder.is_suspended)
+        limits = round_limits.RoundLimits(deadlines=deadlines, is_suspended=self.binder.is_suspended)
         for decision in cycle.schedule(ledger.search, ledger.backlog, started, ledger.policy, limits):
             round_decisions.append((decision, version))
             if isinstance(decision, decisions.Bind):

@@ -9,22 +9,19 @@ longer with each attempt (`queued_pods.backoff`). So a crowd of pods that fit no
 no other pod. No clock is read here.
 """
 
-import heapq
 import itertools
 import math
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from typing import Final
 
-from berth_operator.scheduling import decisions, queue_order, queued_pods, queues, rotation, wakeups
-from berth_operator.scheduling.decisions import AwaitedEvents
+from berth_operator.scheduling import event_waits, queue_order, queued_pods, queues, rotation, wakeups
+from berth_operator.scheduling.decisions import ANY_RARE_EVENT, AwaitedEvents, ClusterEvent
 from berth_operator.scheduling.pods_by_claim import ChangedClaims, PodsByClaim
-from berth_operator.scheduling.queued_pods import Entry, PodInfo, SortKey, Standing
+from berth_operator.scheduling.queued_pods import Entry, PodInfo, SortKey
 
 FOLLOWING_AT_ONCE: Final = 256  # Of all kinds, when a namespace is suspended or resumed.
 MOST_COMPARED: Final = 4096  # Kinds with nodes, or selectors with pods, between two rounds.
 MOST_SEARCHED_IN_A_ROUND: Final = 64  # Pods that need a search on single nodes; so others come too.
-
-EventWait = tuple[int, AwaitedEvents]  # The kind of the pods, and what they wait for.
 
 
 class Backlog:
@@ -44,9 +41,9 @@ class Backlog:
         self._active = queues.Queue[SortKey](self._stands, self._suspended)
         self._searched = queues.Queue[SortKey](self._stands, self._suspended)  # The part that needs a search.
         self._backoff = queues.Line[float](self._stands)
-        self._unschedulable: dict[EventWait, dict[str, Entry]] = {}
+        self._unschedulable = event_waits.EventWaits()
         self._compared = 0  # How often a kind was compared with a node since the last round.
-        self._all_woken_by: set[decisions.ClusterEvent] = set()  # Events for which no pod waits any more.
+        self._all_woken_by: set[ClusterEvent] = set()  # Events for which no pod waits any more.
         self._woken: dict[str, Entry] = {}
         # The woken pods in backoff, by kind; and of active pods those that are raised.
         self._following = queues.Queues[int, SortKey](self._stands, self._suspended)
@@ -85,23 +82,15 @@ class Backlog:
         entry = self._entries.get(uid)
         return entry is not None and entry.idle(now)
 
-    def first_idle(self, limit: int, now: float) -> list[str]:
-        """Return the uids of the first pods by order that wait for a change or for the end of a pause."""
-        found = (entry for entry in self._entries.values() if entry.idle(now))
-        return [entry.pod_info.uid for entry in heapq.nsmallest(limit, found, key=queued_pods.SORT_KEY)]
-
     def first_in_line(self, limit: int) -> list[str]:
         """Return the uids of the pods that are tried next, without those that were demoted meanwhile."""
         places = queues.walk((self._active, math.inf), (self._searched, math.inf))
         found = (uid for sort_key, _, uid in places if self._entries[uid].sort_key == sort_key)
         return list(itertools.islice(found, limit))
 
-    def standings(self, now: float) -> dict[Standing, int]:
-        """Count the pods by how they stand."""
-        counts = dict.fromkeys(Standing, 0)
-        for entry in self._entries.values():
-            counts[entry.standing(now)] += 1
-        return counts
+    def undecided_nodes(self, uid: str) -> frozenset[str]:
+        """Return the nodes to be left out of a pod's next attempt, because an event brought it forward."""
+        return entry.undecided if (entry := self._entries.get(uid)) else frozenset()
 
     def attempts(self, uid: str) -> int:
         """Return how often a pod was tried."""
@@ -151,26 +140,34 @@ class Backlog:
         return self.remove(uid)
 
     def requeue(
-        self, uid: str, *, now: float, awaited: AwaitedEvents | None, demoted: bool = False, left: int = 0
+        self,
+        uid: str,
+        *,
+        now: float,
+        awaited: AwaitedEvents | None,
+        demoted: bool = False,
+        left: int = 0,
+        undecided: frozenset[str] = frozenset(),
     ) -> None:
         """Make a pod wait: for one of these events (of none: for ever), or with None for the backoff alone.
 
         A demoted pod comes after all others and backs off for longer, until it is reinstated or edited. So
-        many nodes were `left` to its next search.
+        many nodes were `left` to its next search. Where some are `undecided`, the end of the backoff helps as
+        well as an event of another node.
         """
         if (entry := self._entries.get(uid)) is not None:
             self._rotation.reservations.tried(entry.kind)
-            entry.count_attempt(now, demoted=demoted, unsearched=left)
+            self._leave(entry)
+            entry.count_attempt(now, demoted=demoted, unsearched=left, undecided=undecided)
             self._set_aside(entry, awaited)
 
     def _set_aside(self, entry: Entry, awaited: AwaitedEvents | None = None) -> None:
-        self._leave(entry)
         entry.awaited = awaited
         entry.kind = entry.kind or self._kind(entry.pod_info)
-        if awaited is None:
-            self._push_backoff(entry)
-        else:
+        if awaited is not None:
             self._wait_for_event(entry, awaited)
+        if awaited is None or entry.undecided:
+            self._push_backoff(entry)
 
     def _kind(self, pod_info: PodInfo) -> int:
         """Return the number of the pods that ask the same; numbers that no pod has any more are forgotten."""
@@ -192,6 +189,7 @@ class Backlog:
     def back_off(self, uid: str, *, now: float) -> None:
         """Back off a pod that has a place but may not be bound yet; the next of its kind is tried."""
         if (entry := self._entries.get(uid)) is not None:
+            self._leave(entry)
             entry.count_attempt(now)
             self._set_aside(entry)
             self._follow(entry.kind)
@@ -236,21 +234,20 @@ class Backlog:
                 entry.not_before = 0.0
                 self._activate(entry)
 
-    def cluster_event(self, changes: Iterable[decisions.ClusterEvent], node: str | None = None) -> None:
-        """Wake the pods that one of these changes of a node, or of any, could help."""
-        for (_, awaited), group in list(self._unschedulable.items()):
-            if not awaited.isdisjoint(changes):
-                self._wake(group, node)
+    def cluster_event(self, changes: Iterable[ClusterEvent]) -> None:
+        """Wake the pods that one of these changes could help, whatever the node."""
+        for _, group in self._unschedulable.awaiting(frozenset(changes), None):
+            self._wake(group, None)
 
     def volumes_changed(self, claims: ChangedClaims) -> None:
         """Wake the pods that may be helped by a change of one of these claims; None stands for all."""
         found = ((uid, self._entries[uid]) for uid in self._by_claim.uids(claims))
-        event = decisions.ClusterEvent.VOLUME_CHANGED
+        event = ClusterEvent.VOLUME_CHANGED
         self._wake({uid: entry for uid, entry in found if event in (entry.awaited or ())}, None)
 
     def awaits(self, changes: AwaitedEvents) -> bool:
         """Whether a pod waits for one of these changes."""
-        return not all(awaited.isdisjoint(changes) for _, awaited in self._unschedulable)
+        return self._unschedulable.awaits(changes)
 
     def node_changed(self, node: str | None, changes: AwaitedEvents, able: Callable[[PodInfo], bool]) -> bool:
         """Wake the pods that such changes of a node could help, if `able` says that it might take them.
@@ -262,29 +259,24 @@ class Backlog:
         if self._compared > MOST_COMPARED:
             return False
         self._rotation.reservations.offered(node, able)
-        for (kind, awaited), group in list(self._unschedulable.items()):
-            if awaited.isdisjoint(changes):
-                continue
+        for wait, group in self._unschedulable.awaiting(changes, node):
             first = next(iter(group.values())).pod_info
             self._compared += first.comparisons(changes)
             if self._compared > MOST_COMPARED:
                 return False
             if able(first):
                 self._wake(group, node)
-            elif node is not None:
-                self._wait_for_anything(kind, awaited)
+            elif node is not None and not wait[1] >= ANY_RARE_EVENT:
+                for entry in self._unschedulable.pop(wait).values():
+                    self._wait_for_event(entry, ANY_RARE_EVENT | wait[1])
         return True
 
-    def _wait_for_anything(self, kind: int, awaited: AwaitedEvents) -> None:
-        if not awaited >= decisions.ANY_RARE_EVENT:
-            for entry in self._unschedulable.pop((kind, awaited)).values():
-                self._wait_for_event(entry, decisions.ANY_RARE_EVENT | awaited)
-
-    def wake_all(self, node: str | None, change: decisions.ClusterEvent) -> None:
+    def wake_all(self, node: str | None, change: ClusterEvent) -> None:
         """Wake all pods that wait for such an event of a node or of pods, because they cannot be compared."""
         self._rotation.reservations.reserve(node)
         if change not in self._all_woken_by:
-            self.cluster_event((change,), node)
+            for _, group in self._unschedulable.awaiting(frozenset({change}), None):
+                self._wake(group, node)
             self._all_woken_by.add(change)
 
     def _wake(self, group: dict[str, Entry], node: str | None) -> None:
@@ -301,12 +293,20 @@ class Backlog:
         self._compared = 0
         self._sort_in_woken()
         while (place := self._backoff.first()) is not None and place[0] <= now:
-            self._activate(self._entries[place[2]])
+            self._end_backoff(self._entries[place[2]])
         most_searched = MOST_SEARCHED_IN_A_ROUND if limit else math.inf
         places = queues.walk((self._active, math.inf), (self._searched, most_searched))
         found = (self._entries[uid] for _, _, uid in itertools.islice(places, limit))
         for entry in found if self._raised.empty else queue_order.reordered(list(found), self._first_raised):
             yield entry.pod_info
+
+    def _end_backoff(self, entry: Entry) -> None:
+        """Let a pod be tried on all nodes, those included whose search did not end."""
+        if entry.awaited is not None:
+            self._leave(entry)
+            entry.awaited = None
+        entry.undecided = frozenset()
+        self._activate(entry)
 
     def out_of_order(self, now: float, done: Collection[str]) -> Iterator[tuple[PodInfo, frozenset[str]]]:
         """Yield active pods that were not tried in this round, with the nodes reserved for others."""
@@ -376,7 +376,7 @@ class Backlog:
     def _wait_for_event(self, entry: Entry, awaited: AwaitedEvents) -> None:
         entry.awaited = awaited
         self._all_woken_by.clear()
-        self._unschedulable.setdefault((entry.kind, awaited), {})[entry.pod_info.uid] = entry
+        self._unschedulable.add(entry)
 
     def _ticket(self, entry: Entry) -> int:
         self._tickets += 1
@@ -392,8 +392,4 @@ class Backlog:
         entry.ticket, entry.held_back_since = 0, None
         self._rotation.reservations.left(entry)
         self._woken.pop(entry.pod_info.uid, None)
-        if entry.awaited is not None:
-            sleep = entry.kind, entry.awaited
-            self._unschedulable[sleep].pop(entry.pod_info.uid, None)
-            if not self._unschedulable[sleep]:
-                del self._unschedulable[sleep]
+        self._unschedulable.remove(entry)

@@ -25,8 +25,7 @@ suspended while its binds take long at the API server: its pods are skipped.
 
 import dataclasses
 import itertools
-import math
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from typing import Final, NamedTuple
 
 from berth_operator.scheduling import (
@@ -37,86 +36,37 @@ from berth_operator.scheduling import (
     pod_terms,
     policy_rules,
     queued_pods,
+    round_limits,
+    search_memory,
     signatures,
 )
 from berth_operator.scheduling.backlog import MOST_SEARCHED_IN_A_ROUND, Backlog
 from berth_operator.scheduling.constraints import reason_counts
-from berth_operator.scheduling.devices import allocator, search_effort
+from berth_operator.scheduling.devices import allocator
 from berth_operator.scheduling.devices.search_effort import Effort
 from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.search import Search
 
-# Steps of device searches (`Effort`), for all pods of a round together and for each pod. They make
-# simulations end at the same place on every machine; in the loop the time of a round runs out first
-# (`RoundDeadlines`; the seconds are in `engine.loop`).
-STEPS_PER_ROUND: Final = 5_000
-STEPS_PER_POD: Final = 2_000
-# Signatures for which no node was found in this round, perhaps for lack of effort: the next pod with the same
-# signature waits for the same reasons. If the search of the first was cut short, so that it is demoted (put
-# behind all others, `Backlog.requeue`), the next one is demoted, too.
-UnschedulableSignatures = dict[signatures.Signature, decisions.Wait]
 NodeNames = frozenset[str]
+Asked = tuple[signatures.Signature, NodeNames]  # What a pod asks for, and the nodes that were left out.
+# Those for which no node was found in this round, perhaps for lack of effort: the next pod that asks the same
+# waits for the same reasons. If the search of the first was cut short, so that it is demoted (put behind all
+# others, `Backlog.requeue`), the next one is demoted, too.
+UnschedulableSignatures = dict[Asked, decisions.Wait]
 NO_NODES: Final[NodeNames] = frozenset()
 
 
 class PodToTry(NamedTuple):
-    """A pod to be tried, whether in the order of the queue, and the nodes that it must not take."""
+    """A pod to be tried, whether in the order of the queue, and the nodes that it must not take.
 
-    pod_info: queued_pods.PodInfo
-    in_order: bool = True
-    reserved_for_others: NodeNames = NO_NODES
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class RoundDeadlines:
-    """How long a round may decide: until `ends` by the clock, and `seconds_per_search` for one pod's search.
-
-    The time of a search excludes filtering and scoring, which take longer the more nodes there are. From
-    `out_of_order_from` on pods are tried out of order (`rotation`); what they leave of the round goes on in
-    order.
+    Nodes that are `left_out` are those that it has searched in vain, and will again after its pause.
     """
 
-    clock: Callable[[], float]
-    ends: float
-    seconds_per_search: float
-    out_of_order_from: float = math.inf
-
-    @property
-    def over(self) -> bool:
-        """Whether no further pod is tried."""
-        return self.clock() >= self.ends
-
-    @property
-    def in_order_over(self) -> bool:
-        """Whether the part of the round is over in which pods are tried in order."""
-        return self.clock() >= self.out_of_order_from
-
-    @property
-    def has_second_part(self) -> bool:
-        """Whether pods are tried out of order at all."""
-        return self.out_of_order_from < self.ends
-
-    @property
-    def too_short_for_search(self) -> bool:
-        """Whether less time is left than one search may take."""
-        return self.clock() + self.seconds_per_search > self.ends
-
-    def timer(self) -> Callable[[], bool]:
-        """Return a function that tells whether the time of a search is over; it runs from the first call."""
-        return search_effort.timer(self.clock, self.seconds_per_search)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class RoundLimits:
-    """How many pods a round tries in order, and for how long; and whose pods must not be tried now."""
-
-    pods_in_order: int = 256
-    deadlines: RoundDeadlines | None = None
-    is_suspended: Callable[[str], bool] = lambda _: False
-
-
-DEFAULT_LIMITS: Final = RoundLimits()
+    pod_info: queued_pods.PodInfo
+    left_out: NodeNames
+    in_order: bool = True
+    reserved_for_others: NodeNames = NO_NODES
 
 
 def schedule(
@@ -124,7 +74,7 @@ def schedule(
     backlog: Backlog,
     now: float,
     policy: Policy,
-    limits: RoundLimits = DEFAULT_LIMITS,
+    limits: round_limits.RoundLimits = round_limits.DEFAULT_LIMITS,
 ) -> Iterator[decisions.Decision]:
     """Yield the decisions for the pods that are to be tried, one after another.
 
@@ -140,16 +90,17 @@ def schedule(
     _ = search.inventory.workload_model()
     unschedulable: UnschedulableSignatures = {}
     deadlines = limits.deadlines
-    budget = RoundBudget(deadlines)
+    budget = round_limits.RoundBudget(deadlines)
     tried: set[str] = set()
-    for pod_info, in_order, reserved_for_others in _pods_to_try(backlog, now, limits, tried):
+    for to_try in _pods_to_try(backlog, now, limits, tried):
+        pod_info, in_order = to_try.pod_info, to_try.in_order
         if limits.is_suspended(pod_info.namespace):
             backlog.suspend(pod_info.namespace)
             continue
         if (effort := budget.effort_for(pod_info, out_of_order=not in_order)) is None:
             continue  # It stays active, as each pod does until it is requeued, placed or gone.
         tried.add(pod_info.uid)
-        decision = _decide(search, pod_info, policy, unschedulable, effort, reserved_for_others)
+        decision = _decide(search, to_try, policy, unschedulable, effort)
         backlog.shares.take(pod_info.namespace, budget.settle(effort), now)
         if isinstance(decision, decisions.Bind):
             unschedulable.clear()  # A bind may change why nodes refuse: the reasons are out of date.
@@ -164,7 +115,7 @@ def schedule(
 
 
 def _pods_to_try(
-    backlog: Backlog, now: float, limits: RoundLimits, tried: Collection[str]
+    backlog: Backlog, now: float, limits: round_limits.RoundLimits, tried: Collection[str]
 ) -> Iterator[PodToTry]:
     """Yield the active pods in order; if not all were tried, some out of order, and then on in order.
 
@@ -184,7 +135,7 @@ def _pods_to_try(
             next_in_order = pod_info
             break
         offered += 1
-        yield PodToTry(pod_info)
+        yield PodToTry(pod_info, backlog.undecided_nodes(pod_info.uid))
     # `active` ends after `pods_in_order` pods, after `MOST_SEARCHED_IN_A_ROUND` that need a device search, or
     # when there are no more. It does not say why: if it may have reached a limit, more pods are taken to be
     # active.
@@ -195,11 +146,11 @@ def _pods_to_try(
     # Where those left some time, the round goes on in order: `active` is an iterator.
     for pod_info in itertools.chain([next_in_order] if next_in_order else [], active):
         if not deadlines.over and pod_info.uid not in tried:
-            yield PodToTry(pod_info)
+            yield PodToTry(pod_info, backlog.undecided_nodes(pod_info.uid))
 
 
 def _pods_out_of_order(
-    backlog: Backlog, now: float, deadlines: RoundDeadlines, tried: Collection[str]
+    backlog: Backlog, now: float, deadlines: round_limits.RoundDeadlines, tried: Collection[str]
 ) -> Iterator[PodToTry]:
     """Yield active pods that were not tried in order, until the round is over.
 
@@ -209,42 +160,8 @@ def _pods_out_of_order(
     for count, (pod_info, reserved) in enumerate(backlog.out_of_order(now, tried)):
         if deadlines.over and (count or not deadlines.has_second_part):
             return
-        yield PodToTry(pod_info, in_order=False, reserved_for_others=reserved)
-
-
-class RoundBudget:
-    """The effort that a round may spend on device searches, and the time that each pod takes."""
-
-    def __init__(self, deadlines: RoundDeadlines | None) -> None:
-        self._deadlines = deadlines
-        self._left = STEPS_PER_ROUND
-        self._searched_in_this_part = False
-        self._out_of_order_begun = False
-        self._steps_given = 0
-        self._clock = deadlines.clock if deadlines is not None else lambda: 0.0
-        self._started = 0.0
-
-    def effort_for(self, pod_info: queued_pods.PodInfo, *, out_of_order: bool) -> Effort | None:
-        """Return the effort for a pod; None if it needs a search and too little is left.
-
-        A round has two parts, in order and out of order, and the first search of each is never refused. The
-        second part has enough for one pod in any case.
-        """
-        if out_of_order and not self._out_of_order_begun:
-            self._out_of_order_begun, self._searched_in_this_part = True, False
-            self._left = max(self._left, STEPS_PER_POD)
-        if pod_info.needs_device_search:
-            too_short = self._deadlines is not None and self._deadlines.too_short_for_search
-            if self._searched_in_this_part and (self._left < STEPS_PER_POD or too_short):
-                return None
-            self._searched_in_this_part = True
-        self._steps_given, self._started = min(STEPS_PER_POD, self._left), self._clock()
-        return Effort(self._steps_given, self._deadlines.timer() if self._deadlines is not None else None)
-
-    def settle(self, effort: Effort) -> float:
-        """Subtract what a pod has used, and return how many seconds it took; 0 where there is no clock."""
-        self._left -= self._steps_given - effort.left
-        return self._clock() - self._started
+        left_out = backlog.undecided_nodes(pod_info.uid)
+        yield PodToTry(pod_info, left_out, in_order=False, reserved_for_others=reserved)
 
 
 def simulate(
@@ -253,7 +170,7 @@ def simulate(
     now: float,
     policy: Policy,
     *,
-    limit: int = DEFAULT_LIMITS.pods_in_order,
+    limit: int = round_limits.DEFAULT_LIMITS.pods_in_order,
 ) -> list[decisions.Decision]:
     """Return the decisions for the pods that are to be tried; what was charged for them is released again.
 
@@ -262,7 +179,7 @@ def simulate(
     found: list[decisions.Decision] = []
     charged: list[str] = []
     try:
-        for decision in schedule(search, backlog, now, policy, RoundLimits(limit)):
+        for decision in schedule(search, backlog, now, policy, round_limits.RoundLimits(limit)):
             found.append(decision)
             pod_info = backlog.get(decision.uid)
             others_follow = len(found) < len(backlog)  # What the last pod holds concerns no other.
@@ -281,49 +198,66 @@ def place_or_count_reasons(
     policy: Policy,
     unschedulable: UnschedulableSignatures,
     effort: Effort,
+    left_out: NodeNames = NO_NODES,
 ) -> decisions.Decision:
     """Return the decision for a pod to which the policy has been applied (`policy_rules`)."""
     if pod_info.faults:
         return decisions.Reject(pod_info.uid, pod_info.faults)
     signature = signatures.of(pod_info.request, pod_info.demand)
-    if signature not in unschedulable:
+    asked = signature, left_out
+    if asked not in unschedulable:
         placement = search.place(
-            pod_info.request, pod_info.demand, policy=policy, effort=effort, signature=signature
+            pod_info.request,
+            pod_info.demand,
+            policy=policy,
+            effort=effort,
+            excluded=left_out,
+            signature=signature,
         )
         if placement is not None:
             return decisions.Bind(pod_info.uid, placement)
-    return _count_reasons(search, pod_info, signature, policy, unschedulable, effort)
+    return _count_reasons(search, pod_info, asked, policy, unschedulable, effort)
 
 
 def _count_reasons(
     search: Search,
     pod_info: queued_pods.PodInfo,
-    signature: signatures.Signature,
+    asked: Asked,
     policy: Policy,
     unschedulable: UnschedulableSignatures,
     effort: Effort,
 ) -> decisions.Wait:
     """Return why a pod waits that was searched for in vain; counted once in a round for each signature."""
-    if signature not in unschedulable:
+    if asked not in unschedulable:
+        signature, _ = asked
         counts = reason_counts.count(search.inventory, signature, search.reasons_by_row(signature, policy))
-        awaited = _awaited_events(counts, signature.demand)
-        unsearched = search.unsearched(signature) if effort.cut_short else 0
-        unschedulable[signature] = decisions.Wait(
-            pod_info.uid, counts, awaited, cut_short=effort.cut_short, unsearched=unsearched
+        undecided = NO_NODES
+        if any(count.reason is decisions.Reason.UNDECIDED for count in counts):
+            undecided = search.undecided_nodes(signature)
+        unschedulable[asked] = decisions.Wait(
+            pod_info.uid,
+            counts,
+            _awaited_events(counts, signature.demand, undecided),
+            cut_short=effort.cut_short,
+            unsearched=search.unsearched(signature) if effort.cut_short else 0,
+            undecided=undecided,
         )
-    wait = unschedulable[signature]
+    wait = unschedulable[asked]
     return wait if wait.uid == pod_info.uid else dataclasses.replace(wait, uid=pod_info.uid)
 
 
 def _awaited_events(
-    counts: tuple[decisions.Count, ...], demand: facts.NodeDemand
+    counts: tuple[decisions.Count, ...], demand: facts.NodeDemand, undecided: NodeNames
 ) -> decisions.AwaitedEvents | None:
-    """Return what could help a pod; None if some node was not searched to the end: time alone may help."""
+    """Return what could help a pod; None if nodes were not searched to the end and it is not known which."""
+    is_decided = all(count.reason is not decisions.Reason.UNDECIDED for count in counts)
+    if not is_decided and not 0 < len(undecided) < search_memory.MOST_TO_SEARCH_LAST:
+        return None
     awaited, rules = decisions.awaited_events(counts), demand.inter_pod_rules
-    if demand.claims and awaited is not None:
+    if demand.claims:
         # Whatever the reasons are: a volume that has changed may make other nodes suit the pod.
         awaited |= {decisions.ClusterEvent.VOLUME_CHANGED}
-    if rules is not None and rules.self_match and awaited is not None:
+    if rules is not None and rules.self_match:
         # Once the last pod has left that its affinity means, it may be the first of them on any node.
         awaited |= {decisions.ClusterEvent.POD_LEFT}
     return awaited
@@ -331,14 +265,14 @@ def _awaited_events(
 
 def _decide(
     search: Search,
-    pod_info: queued_pods.PodInfo,
+    to_try: PodToTry,
     policy: Policy,
     unschedulable: UnschedulableSignatures,
     effort: Effort,
-    reserved_for_others: NodeNames,
 ) -> decisions.Decision | None:
     """Return the decision for a pod; None if it might fit only on nodes reserved for earlier pods."""
-    original, pod_info = pod_info, policy_rules.apply(policy, pod_info)
+    original, left_out, _, reserved_for_others = to_try
+    pod_info = policy_rules.apply(policy, original)
     # Add the terms of placed pods whose selectors match this pod, and the nodes whose kubelets reject pods of
     # its namespace.
     pod_info = existing_terms.with_terms_of_existing_pods(search.inventory.pods, pod_info)
@@ -347,7 +281,11 @@ def _decide(
         return decisions.Reject(pod_info.uid, pod_info.faults, awaited=policy_rules.POLICY_CHANGE)
     if reserved_for_others and not pod_info.faults:
         found = search.place(
-            pod_info.request, pod_info.demand, policy=policy, effort=effort, excluded=reserved_for_others
+            pod_info.request,
+            pod_info.demand,
+            policy=policy,
+            effort=effort,
+            excluded=reserved_for_others | left_out,
         )
         if found is not None:
             return decisions.Bind(pod_info.uid, found)
@@ -355,10 +293,10 @@ def _decide(
         # All other nodes refuse the pod, as far as they were searched. If a reserved node may take it, it
         # stays active; but not if its search was cut short, for then it is demoted.
         searched_all = signature.need.filters_suffice or not effort.cut_short
-        if searched_all and search.might_fit(signature, policy, reserved_for_others):
+        if searched_all and search.might_fit(signature, policy, reserved_for_others - left_out):
             return None
-        return _count_reasons(search, pod_info, signature, policy, unschedulable, effort)
-    return place_or_count_reasons(search, pod_info, policy, unschedulable, effort)
+        return _count_reasons(search, pod_info, (signature, left_out), policy, unschedulable, effort)
+    return place_or_count_reasons(search, pod_info, policy, unschedulable, effort, left_out)
 
 
 def hold_for(pod_info: queued_pods.PodInfo, placement: decisions.Placement) -> holds.Hold:

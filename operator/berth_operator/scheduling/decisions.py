@@ -214,7 +214,8 @@ class Wait:
     """The pod does not fit now: how many nodes refused for which reason, and which cluster events could help.
 
     `cut_short` tells that it has used up all the search that one pod may have, and `unsearched` how many
-    nodes are left to the next search then: fewer each time, as long as it gets on.
+    nodes are left to the next search then: fewer each time, as long as it gets on. The search of the nodes
+    that are `undecided` did not end: it is tried again after a pause, and no event of these helps sooner.
     """
 
     uid: str
@@ -222,6 +223,7 @@ class Wait:
     awaited: AwaitedEvents | None  # None: it may be tried again after a pause. Empty: no event would help.
     cut_short: bool = False
     unsearched: int = 0
+    undecided: frozenset[str] = frozenset()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -316,12 +318,7 @@ LIFTED_BY: dict[Reason, frozenset[ClusterEvent]] = {
 }
 
 
-def awaited_events(counts: tuple[Count, ...]) -> AwaitedEvents | None:
-    """Return the cluster events that could help; a new node may always help, whatever others answered.
-
-    Where nodes could not be searched to the end, it is not a change but time that is missing.
-    """
-    if any(count.reason is Reason.UNDECIDED for count in counts):
-        return None
+def awaited_events(counts: tuple[Count, ...]) -> AwaitedEvents:
+    """Return the cluster events that could help; a new node may always help, whatever others answered."""
     helps = {help_ for count in counts for help_ in LIFTED_BY.get(count.reason, frozenset())}
     return frozenset(helps | {ClusterEvent.NODE_CHANGED}) if counts else frozenset()

@@ -17,6 +17,8 @@ INITIAL_BACKOFF_SECONDS: Final = 0.1
 MAX_BACKOFF_SECONDS: Final = 10.0
 MAX_DEMOTED_BACKOFF_SECONDS: Final = 60.0
 
+# The kind of a pod, what it waits for, and the nodes on which no event helps but the end of its pause.
+EventWait = tuple[int, decisions.AwaitedEvents, frozenset[str]]
 SortKey = tuple[bool, queue_order.Order]  # The demoted come last.
 SORT_KEY: Final = operator.attrgetter("demoted", "order")  # As `Entry.sort_key`, in half the time, for many.
 
@@ -127,11 +129,19 @@ class Entry:
     held_back_since: float | None = None  # Since when it leaves to others what it might take.
     reservation: int = 0  # Which one it has part in, being woken; see `rotation.Reservations`.
     unsearched: float = math.inf  # How many nodes its last attempt left to the next one.
+    # The nodes whose search did not end: left out of attempts that an event brings about before `search_at`.
+    undecided: frozenset[str] = frozenset()
+    search_at: float = 0.0
 
     @property
     def group(self) -> queue_order.Group:
         """The pods with which it may exchange positions."""
         return queue_order.Group(self.demoted, -self.order[0], self.pod_info.namespace)
+
+    @property
+    def event_wait(self) -> EventWait | None:
+        """What it waits for, if it waits for an event."""
+        return None if self.awaited is None else (self.kind, self.awaited, self.undecided)
 
     @property
     def local(self) -> queue_order.LocalOrder:
@@ -153,17 +163,30 @@ class Entry:
         """Sort key among all that are to be tried: the first comes first."""
         return self.demoted, self.order
 
-    def count_attempt(self, now: float, *, demoted: bool = False, unsearched: int = 0) -> None:
+    def count_attempt(
+        self,
+        now: float,
+        *,
+        demoted: bool = False,
+        unsearched: int = 0,
+        undecided: frozenset[str] = frozenset(),
+    ) -> None:
         """Count an attempt, and set the pause after it: each is longer, and more so of a demoted pod.
 
         A search that takes several attempts counts as one, with short pauses, as long as each leaves fewer
-        nodes `unsearched` than the one before. It is different where nodes change as fast as it gets on.
+        nodes `unsearched` than the one before. It is different where nodes change as fast as it gets on. One
+        that left `undecided` nodes out does not count, and the pause goes on.
         """
+        left_out, self.undecided = self.undecided, undecided
+        if left_out and undecided:
+            self.not_before = self.search_at
+            return
         self.demoted |= demoted
         gets_on = 0 < unsearched < self.unsearched
         self.not_before = now + backoff(0 if gets_on else self.attempts, demoted=self.demoted)
         self.attempts = max(1, self.attempts) if gets_on else self.attempts + 1
         self.unsearched = unsearched or math.inf
+        self.search_at = self.not_before
 
     def standing(self, now: float) -> Standing:
         """Return what keeps the pod from being tried."""

@@ -88,8 +88,7 @@ class Search:
         signature = signature or signatures.of(request, demand)
         refused = self._positions_refused_by_inter_pod_filters(signature, policy)
         hidden = np.union1d(refused, self._positions(excluded)) if excluded else refused
-        undecided = self._to_search_last.of_any(one for one, _ in self._signatures_to_try(signature))
-        to_search_last = self._positions(undecided)
+        to_search_last = self._positions(self.undecided_nodes(signature))
         begun: list[Iterator[decisions.Placement | None]] = []
         for one, not_meant in self._signatures_to_try(signature):
             positions_to_hide = np.union1d(hidden, not_meant) if not_meant.size else hidden
@@ -225,11 +224,11 @@ class Search:
                 if not signature.need.filters_suffice and effort.left_to_next_round(failed_searches):
                     break
                 reason = found.reason, found.detail
-                undecided = found.reason is decisions.Reason.UNDECIDED
-                self._to_search_last.note(signature, info.name, undecided=undecided)
                 cached.remember(equivalence_class, reason)
+            undecided = reason[0] is decisions.Reason.UNDECIDED
+            self._to_search_last.note(signature, info.name, undecided=undecided)
             # Not searched again until it changes, or by the third pass if time may have left it undecided.
-            if reason[0] is decisions.Reason.UNDECIDED and effort.has_time_limit:
+            if undecided and effort.has_time_limit:
                 cached.undecided_tries_by_row[info.row] += 1
             cached.score[best] = search_memory.INFEASIBLE
             cached.reasons_by_row[info.row] = reason
@@ -277,6 +276,11 @@ class Search:
         )
         scores = (cached.score for one in looked_for if (cached := self._cached.get(one)) is not None)
         return sum(int(np.count_nonzero(score != search_memory.INFEASIBLE)) for score in scores)
+
+    def undecided_nodes(self, signature: signatures.Signature) -> frozenset[str]:
+        """Return the nodes whose last search did not end, whatever preferred scope was looked for."""
+        asked = (one for one, _ in self._signatures_to_try(signature))
+        return frozenset(self._to_search_last.of_any(asked))
 
     # ------------------------------------------------------------ remembering
 

@@ -179,7 +179,10 @@ def requeue(cluster: Cluster, decision: decisions.Wait | decisions.Reject) -> qu
     """Put off a pod that was not placed, as the engine would, and return it."""
     pod_info = cluster.ledger.backlog.get(decision.uid)
     assert pod_info is not None, "asked just now"  # noqa: S101
-    cluster.ledger.backlog.requeue(decision.uid, now=cluster.now, awaited=decision.awaited)
+    undecided = decision.undecided if isinstance(decision, decisions.Wait) else frozenset()
+    cluster.ledger.backlog.requeue(
+        decision.uid, now=cluster.now, awaited=decision.awaited, undecided=undecided
+    )
     return pod_info
 
 
