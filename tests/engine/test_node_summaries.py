@@ -97,6 +97,7 @@ CASES: dict[str, tuple[Inventory, NodeSummary]] = {
                         occupants=(
                             device_facts.Occupant(8, "a", "ml/stray"),
                             device_facts.Occupant(9, "b", "ml/stray"),
+                            device_facts.Occupant(10, "c", "ml/elsewhere"),
                         ),
                     ),
                     builders.card(
@@ -105,7 +106,9 @@ CASES: dict[str, tuple[Inventory, NodeSummary]] = {
                         occupants=(device_facts.Occupant(3), device_facts.Occupant(4)),
                     ),
                 ],
-            )
+            ),
+            builders.hold("stray"),
+            builders.hold("elsewhere", "n2"),
         ),
         NodeSummary(
             "n1",
@@ -115,7 +118,7 @@ CASES: dict[str, tuple[Inventory, NodeSummary]] = {
             silent=False,
             reason=(
                 "3 cards used by other processes; card 0 used by process 7 (python3); card 1 used by pod"
-                " ml/stray; card 2 used by process 3 and 1 more"
+                " ml/stray and 1 more; card 2 used by process 3 and 1 more"
             ),
         ),
     ),

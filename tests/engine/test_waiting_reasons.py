@@ -359,3 +359,36 @@ def test_an_init_container_does_not_keep_a_pod_from_learning_what_would_help() -
 
     assert "Would fit if" in given["p"]
     assert given == reasons.true()
+
+
+def test_where_a_reason_changes_all_the_time_it_is_given_ever_more_seldom() -> None:
+    """Each change is a write for each pod: a node that changes each second is not worth that."""
+    reasons = Reasons()
+    reasons.decided()
+    given = list[str]()
+
+    for at in range(1, 121):
+        reasons.ledger.pod_over(f"uid-use{at - 1}")
+        reasons.ledger.pod_bound(use("n1", 1 + at % 9, f"use{at}"))
+        given += reasons.renewed(float(at)).values()
+
+    assert len(given) <= waiting_reasons.MOST_CHANGES + 120 / waiting_reasons.CHANGE_SECONDS
+    assert given[-1] != given[-2]
+
+
+def test_a_reason_that_was_quiet_for_long_is_put_right_at_once() -> None:
+    """However often it changed long ago; in the end it is true."""
+    reasons = Reasons()
+    reasons.decided()
+
+    for start in (0.0, 1000.0):
+        for at in range(1, 20):
+            reasons.ledger.pod_over(f"uid-use{at - 1}")
+            reasons.ledger.pod_bound(use("n1", 1 + at % 9, f"use{at}"))
+            reasons.renewed(start + at)
+        reasons.renewed(start + 19 + waiting_reasons.CHANGE_SECONDS)
+        assert reasons.found.last_message(reasons.pods[0]) == reasons.true()["p0"]
+        reasons.ledger.pod_over("uid-use19")
+    given = reasons.renewed(2000.0)
+
+    assert given == reasons.true()

@@ -143,7 +143,7 @@ def reason(info: node_info.NodeInfo) -> str:
         if info.device.table_fault:
             parts.append(info.device.table_fault)
         parts += [f"{_counted(count, 'card')} {TROUBLES[what]}" for what, count in sorted(troubles.items())]
-        parts += _occupants(info.device)
+        parts += _occupants(info, info.device)
     parts += sick_cards.phrases(info)
     if info.uncounted:
         kinds = _counted(info.uncounted, "MIG profile or device type", "MIG profiles or device types")
@@ -156,11 +156,12 @@ def reason(info: node_info.NodeInfo) -> str:
     return "; ".join(parts)
 
 
-def _occupants(device: device_facts.Device) -> Iterator[str]:
+def _occupants(info: node_info.NodeInfo, device: device_facts.Device) -> Iterator[str]:
     """Yield by which processes, or pods, cards are used that nobody gave them."""
     occupied = (card for card in device.cards if card.trouble is Reason.OCCUPIED and card.occupants)
     for card in itertools.islice(occupied, MOST_NAMED):
-        yield f"{sick_cards.name(card)} used by {occupants.words(card.occupants)}"
+        users = occupants.only_of(card.occupants, {hold.title for hold in info.holds.values()})
+        yield f"{sick_cards.name(card)} used by {occupants.words(users)}"
 
 
 def _of_node(info: node_info.NodeInfo) -> Iterator[str]:

@@ -34,6 +34,10 @@ LONGEST_DIAGNOSIS_SECONDS: Final = 0.024  # Of one that was cut short more than 
 LEAST_SECONDS: Final = 0.015  # With less than that left of a round, none is started.
 RENEWAL_SECONDS: Final = 1.0  # Between the rounds that renew reasons.
 LONGEST_PAUSE_SECONDS: Final = 60.0  # Between two diagnoses that are cut short.
+# A reason may change so often at once, and then again after so many seconds each: all pods that show it are
+# written then.
+MOST_CHANGES: Final = 4
+CHANGE_SECONDS: Final = 10.0
 NEVER: Final = -1
 
 Kind = tuple[requests.DeviceRequest, facts.NodeDemand, str]  # `PodInfo.kind`.
@@ -46,7 +50,8 @@ class ReasonGroup:
     The diagnosis is current for one version of the inventory; a changed count makes it void. `order`
     rises with each new group, and with each diagnosis. `times_cut_short` counts the diagnoses in a row that
     were cut short; `retry_at` is when the next one may be made. `complete_for` are the counts for which the
-    messages were found without being cut short, if they were.
+    messages were found without being cut short, if they were. `changes_left` is how often the messages may
+    change, as of `counted_at`: where nodes change all the time, not all of it is worth a write for each pod.
     """
 
     pod_info: queued_pods.PodInfo
@@ -57,6 +62,14 @@ class ReasonGroup:
     complete_for: tuple[decisions.Count, ...] = ()
     times_cut_short: int = 0
     retry_at: float = math.inf
+    changes_left: float = MOST_CHANGES
+    counted_at: float = 0.0
+
+    def may_change(self, now: float) -> bool:
+        """Whether there may be new messages now."""
+        gained = max(0.0, now - self.counted_at) / CHANGE_SECONDS
+        self.changes_left, self.counted_at = min(MOST_CHANGES, self.changes_left + gained), now
+        return not self.messages or self.changes_left >= 1
 
     @property
     def is_complete(self) -> bool:
@@ -149,7 +162,7 @@ class WaitingReasons:
             group = self._groups[kind] = ReasonGroup(pod_info, next(self._orders))
         if group.counts != decision.counts:
             group.counts, group.version = decision.counts, NEVER
-        if not self._is_current(group) and self._may_diagnose:
+        if not self._is_current(group) and self._may_diagnose and self._may_change(group):
             self._diagnose(group)
         message = (
             group.message(pod_info.namespace)
@@ -180,7 +193,7 @@ class WaitingReasons:
             return []
         self._next = now + RENEWAL_SECONDS
         self._forget()
-        due = self._of_older_inventory()
+        due = [one for one in self._of_older_inventory() if one.may_change(now)]
         due.sort(key=lambda one: one.order)
         for group in self._in_turns(due)[:diagnoses] or self._in_turns(self._cut_short(now))[:1]:
             if not self._may_diagnose:
@@ -254,7 +267,9 @@ class WaitingReasons:
         group.order = self._diagnosed[group.pod_info.namespace] = next(self._orders)
         group.version = self._version
         if not (explanation.cut and group.is_complete and group.times_cut_short == 0):
-            group.messages = explain.by_namespace(explanation, group.pod_info)
+            messages = explain.by_namespace(explanation, group.pod_info)
+            group.changes_left -= bool(group.messages) and messages != group.messages
+            group.messages = messages
             group.complete_for = () if explanation.cut else group.counts
         group.times_cut_short = group.times_cut_short + 1 if explanation.cut else 0
         pause = min(RENEWAL_SECONDS * (1 << min(group.times_cut_short, 8)), LONGEST_PAUSE_SECONDS)
@@ -268,6 +283,10 @@ class WaitingReasons:
         longer = min(DIAGNOSIS_SECONDS * (1 << min(group.times_cut_short, 8)), LONGEST_DIAGNOSIS_SECONDS)
         return max(DIAGNOSIS_SECONDS, min(longer, self._until - self._clock()))
 
+    def _may_change(self, group: ReasonGroup) -> bool:
+        """Whether there may be new messages; always where there is no clock."""
+        return self._clock is None or group.may_change(self._clock())
+
     @property
     def _may_diagnose(self) -> bool:
         """Whether the round has time for another diagnosis."""
@@ -277,7 +296,8 @@ class WaitingReasons:
 
     def _without_diagnosis(self, pod_info: queued_pods.PodInfo, group: ReasonGroup) -> str:
         """Return the last message of a pod while it holds, else the counts in words."""
-        if (given := self._given.get(pod_info.uid)) is not None and given.holds_for(group):
+        given = self._given.get(pod_info.uid)
+        if given is not None and (given.holds_for(group) or not self._may_change(group)):
             return given.message
         if given is None and (message := self._shown_message(pod_info.uid)):
             return message  # Of an earlier leader.

@@ -46,6 +46,7 @@ OCCUPIED: Known = (
             )
         ],
     ),
+    builders.hold(OTHERS),
 )
 WITHHELD: Known = (*builders.nodes(1, 2), builders.hold(OTHERS, withheld=2))
 

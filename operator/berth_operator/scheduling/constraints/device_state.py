@@ -144,7 +144,8 @@ def _occupants(scenario: Scenario, uuid: str, reason: Reason) -> tuple[device_fa
     if reason is not Reason.OCCUPIED or scenario.device is None:
         return ()
     there = (*scenario.device.cards, *scenario.device.others)
-    return next((one.occupants for one in there if one.uuid == uuid), ())
+    found = next((one.occupants for one in there if one.uuid == uuid), ())
+    return occupants.only_of(found, {hold.title for hold in scenario.holds}) if found else ()
 
 
 CONSTRAINT = Constraint(

@@ -1,9 +1,20 @@
 """Who uses cards that nobody gave them, in words."""
 
-from collections.abc import Iterable, Sequence
+import dataclasses
+from collections.abc import Collection, Iterable, Sequence
 
 from berth_crds import text
 from berth_operator.scheduling.devices import device_facts
+
+
+def only_of(
+    occupants: Iterable[device_facts.Occupant], titles: Collection[str]
+) -> tuple[device_facts.Occupant, ...]:
+    """Return them without the pods that are not among those of their node: an agent may name any pod."""
+    return tuple(
+        one if not one.title or one.title in titles else dataclasses.replace(one, title="")
+        for one in occupants
+    )
 
 
 def words(occupants: Sequence[device_facts.Occupant], namespace: str | None = None) -> str:
