@@ -31,6 +31,8 @@ class Backlog:
     events that could help), or was woken by an event and is sorted in by the next round. Moving from
     one line to another costs nothing (see `queues`), so that a round costs what it tries, however long
     the backlog is. Pods of a namespace that is suspended keep their places, and others are tried instead.
+    A pod whose search left nodes undecided is both unschedulable and in backoff. An event of another node has
+    it tried without these, and the end of its backoff has them searched again.
     """
 
     def __init__(self) -> None:
@@ -266,9 +268,9 @@ class Backlog:
                 return False
             if able(first):
                 self._wake(group, node)
-            elif node is not None and not wait[1] >= ANY_RARE_EVENT:
+            elif node is not None and not wait.awaited >= ANY_RARE_EVENT:
                 for entry in self._unschedulable.pop(wait).values():
-                    self._wait_for_event(entry, ANY_RARE_EVENT | wait[1])
+                    self._wait_for_event(entry, ANY_RARE_EVENT | wait.awaited)
         return True
 
     def wake_all(self, node: str | None, change: ClusterEvent) -> None:

@@ -28,14 +28,14 @@ class EventWaits:
 
     def awaits(self, changes: AwaitedEvents) -> bool:
         """Whether a pod waits for one of these changes."""
-        return not all(awaited.isdisjoint(changes) for _, awaited, _ in self._groups)
+        return not all(wait.awaited.isdisjoint(changes) for wait in self._groups)
 
     def awaiting(self, changes: AwaitedEvents, node: str | None) -> Sequence[tuple[EventWait, Group]]:
         """Return the groups that wait for one of these changes of a node, or of any."""
         return [
             (wait, group)
             for wait, group in self._groups.items()
-            if not wait[1].isdisjoint(changes) and node not in wait[2]
+            if not wait.awaited.isdisjoint(changes) and node not in wait.undecided
         ]
 
     def pop(self, wait: EventWait) -> Group:

@@ -7,7 +7,7 @@ import dataclasses
 import enum
 import math
 import operator
-from typing import Final
+from typing import Final, NamedTuple
 
 from berth_operator.scheduling import decisions, queue_order, values
 from berth_operator.scheduling.devices import requests
@@ -17,8 +17,6 @@ INITIAL_BACKOFF_SECONDS: Final = 0.1
 MAX_BACKOFF_SECONDS: Final = 10.0
 MAX_DEMOTED_BACKOFF_SECONDS: Final = 60.0
 
-# The kind of a pod, what it waits for, and the nodes on which no event helps but the end of its pause.
-EventWait = tuple[int, decisions.AwaitedEvents, frozenset[str]]
 SortKey = tuple[bool, queue_order.Order]  # The demoted come last.
 SORT_KEY: Final = operator.attrgetter("demoted", "order")  # As `Entry.sort_key`, in half the time, for many.
 
@@ -103,6 +101,14 @@ class PodInfo:
         return queue_order.order(priority, self.created, self.namespace, self.name)
 
 
+class EventWait(NamedTuple):
+    """Pods of which kind wait for which events, except on nodes where only the end of a pause helps."""
+
+    kind: int
+    awaited: decisions.AwaitedEvents
+    undecided: frozenset[str]
+
+
 class Standing(enum.StrEnum):
     """How a pod without a node stands; the gated and those with a bind under way are not in the backlog."""
 
@@ -141,7 +147,7 @@ class Entry:
     @property
     def event_wait(self) -> EventWait | None:
         """What it waits for, if it waits for an event."""
-        return None if self.awaited is None else (self.kind, self.awaited, self.undecided)
+        return None if self.awaited is None else EventWait(self.kind, self.awaited, self.undecided)
 
     @property
     def local(self) -> queue_order.LocalOrder:
