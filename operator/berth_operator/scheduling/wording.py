@@ -10,6 +10,7 @@ from typing import Final, assert_never
 from berth_crds import card_part, device_types, text
 from berth_operator.scheduling import queued_pods
 from berth_operator.scheduling.deficits import CARDS, REPLICAS, Deficit, Unit
+from berth_operator.scheduling.devices import requests
 
 # The words of a reason for so many nodes, given the pod and the detail.
 Words = Callable[[int, queued_pods.PodInfo, str], str]
@@ -121,6 +122,11 @@ def are(count: int) -> str:
 def have(count: int) -> str:
     """Return `1 has` or `2 have`."""
     return f"{count} has" if count == 1 else f"{count} have"
+
+
+def cards_wanted(need: requests.Need) -> int:
+    """Return how many cards a pod wants, for `fewer`: 0 where that depends on which parts fit on one card."""
+    return 0 if need.shares and (need.whole or len(need.shares) > 1) else max(need.min_cards, 1)
 
 
 def fewer(than: int, thing: str) -> str:

@@ -9,6 +9,7 @@ from berth_operator.scheduling.devices import device_facts, requests
 from scheduling.explain import scenes
 from support import builders
 
+THREE_FIFTHS = requests.Gpus(1, core=60, ratio=60)
 NEVER = "It would not fit on any node even if all nodes were empty"
 
 
@@ -33,6 +34,20 @@ def test_one_ask_that_is_too_large_needs_no_more_words() -> None:
     made = builders.inventory(builders.node(), halves(), builders.hold("a", "n1", [0]))
 
     assert f"1 has fewer than 5 cards. {NEVER}." in scenes.said(made, scenes.cards(5))
+
+
+@pytest.mark.parametrize(
+    "asks",
+    [[THREE_FIFTHS] * 5, [requests.cards(3), THREE_FIFTHS, THREE_FIFTHS]],
+    ids=["parts", "cards and parts"],
+)
+def test_no_number_is_named_that_would_not_do(asks: list[requests.Ask]) -> None:
+    """Parts of three fifths take a card each, though all of them together are not more than there is."""
+    made = builders.inventory(builders.node(), halves())
+
+    said = scenes.said(made, builders.pod_info(request=builders.request(*asks)))
+
+    assert f"1 has too few cards. {NEVER}." in said
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from berth_operator.scheduling.deficits import REPLICAS, Deficit, Unit
 from berth_operator.scheduling.devices import allocator, requests, verdicts
 from berth_operator.scheduling.wording import (
     amount,
+    cards_wanted,
     clipped,
     fewer,
     have,
@@ -308,7 +309,7 @@ def _too_few(nodes: int, pod: queued_pods.PodInfo, detail: str) -> str:
         return f"{have(nodes)} {fewer(wanted, 'replica')} of shared cards{instead}"
     if detail:
         return f"{have(nodes)} too few {noun(detail, 2)}"
-    return f"{have(nodes)} {fewer(max(pod.request.need.min_cards, 1), 'card')}"
+    return f"{have(nodes)} {fewer(cards_wanted(pod.request.need), 'card')}"
 
 
 def _taken(nodes: int, pod: queued_pods.PodInfo, detail: str) -> str:
@@ -318,13 +319,12 @@ def _taken(nodes: int, pod: queued_pods.PodInfo, detail: str) -> str:
     need, narrowed = pod.request.need, pod.request.conditions != requests.ANY_CARD
     if need.shares:
         enough = f" with enough free{' among those asked for' if narrowed else ''}"
-        count = 0 if need.whole or len(need.shares) > 1 else need.min_cards
-        return f"{have(nodes)} {fewer(count, 'card')}{enough}"
+        return f"{have(nodes)} {fewer(cards_wanted(need), 'card')}{enough}"
     return f"{have(nodes)} {fewer(0 if narrowed else need.min_cards, 'free card')}"
 
 
 def _wrong_model(nodes: int, pod: queued_pods.PodInfo, _detail: str) -> str:
-    return f"{have(nodes)} {fewer(max(pod.request.need.min_cards, 1), 'card')} {models(pod)}"
+    return f"{have(nodes)} {fewer(cards_wanted(pod.request.need), 'card')} {models(pod)}"
 
 
 def models(pod: queued_pods.PodInfo) -> str:
