@@ -149,6 +149,22 @@ async def test_namespaces_take_turns() -> None:
 
 
 @timeless.scenario
+async def test_a_pod_that_is_bound_is_not_told_behind_a_crowd_that_waits() -> None:
+    """Of one namespace, too: warnings and what is no warning take turns."""
+    recorder = Recorder()
+    for at in range(4):
+        recorder.record(events.Event(subject("ml"), "FailedScheduling", f"warning {at}", warning=True))
+    recorder.record_all([4, 5])
+
+    await recorder.drain(5.0)
+
+    assert recorder.server.messages == [
+        *("warning 0", "number 4", "warning 1", "number 5"),
+        *("warning 2", "warning 3"),
+    ]
+
+
+@timeless.scenario
 async def test_when_a_crowd_piles_up_nobody_else_loses_an_event() -> None:
     """What is dropped, and counted, is the oldest of the namespace that has most, whoever came last."""
     dropped, most = list[None](), events.MOST_QUEUED

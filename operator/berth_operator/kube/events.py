@@ -1,9 +1,10 @@
 """Kubernetes Events: what happened to a pod or a Device, for `kubectl describe` and `kubectl get events`.
 
 Events are the least important writes. One worker posts them at a limited rate that makes way for
-binds, and an Event that is repeated only raises its count. The namespaces take turns; objects
+binds, and an Event that is repeated only raises its count. The namespaces take turns, and in each
+its warnings and its other Events: a pod that is bound is not told behind a crowd that waits. Objects
 without a namespace, such as Devices, count as one more. When too many Events are queued, the
-oldest of the namespace with most are dropped and counted. A failed post is never an error. What
+oldest of those that are most are dropped and counted. A failed post is never an error. What
 they say is decided elsewhere: of pods in `pod_status`.
 """
 
@@ -54,6 +55,11 @@ class Event:
     message: str
     warning: bool = False
 
+    @property
+    def key(self) -> str:
+        """Whose turn it is to be posted in: the namespace's, for warnings or for others."""
+        return f"{self.involved.namespace} {self.warning}"
+
 
 @dataclasses.dataclass(slots=True)
 class PostedEvent:
@@ -86,7 +92,7 @@ class EventRecorder:
 
     def record(self, event: Event) -> None:
         """Queue an event."""
-        self._queue.push(event.involved.namespace, event)
+        self._queue.push(event.key, event)
         if len(self._queue) > MOST_QUEUED:
             self._queue.drop()
             self._on_drop()
@@ -126,10 +132,10 @@ class EventRecorder:
         except errors.NotFound:
             # The Event has expired in the server: create a new one.
             if self._posted.pop(event, None) is not None:
-                self._queue.put_back(event.involved.namespace, event)
+                self._queue.put_back(event.key, event)
         except errors.Throttled as error:
             self._rate_limiter.back_off(error.pause)
-            self._queue.put_back(event.involved.namespace, event)
+            self._queue.put_back(event.key, event)
         except errors.ClientError as error:
             log.debug("an event was not posted: %s", error)
 
