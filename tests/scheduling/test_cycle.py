@@ -343,6 +343,7 @@ def test_search_ends_when_its_time_is_over() -> None:
 
     assert isinstance(answer, Wait)
     assert (answer.cut_short, answer.undecided != set()) == (True, True)
+    assert answer.awaited == decisions.LIFTED_BY[Reason.UNDECIDED] | {decisions.ClusterEvent.NODE_CHANGED}
     assert sum(one.nodes for one in answer.counts if one.reason is Reason.UNDECIDED) > 0
 
 

@@ -7,12 +7,8 @@ namespace is told to pause meanwhile, it is for all.
 """
 
 import asyncio
-from typing import Final
 
 from berth_operator.engine import ports, rate_limiter
-
-# A server that asks for a longer pause is tried again after this.
-LONGEST_SECONDS: Final = rate_limiter.LONGEST_BACKOFF_SECONDS
 
 
 class BindPauses:
@@ -26,7 +22,7 @@ class BindPauses:
     def add(self, namespace: str, seconds: float) -> bool:
         """Let a namespace pause; return whether all do because it is not the only one."""
         self.end(now := self._clock())
-        until = now + min(seconds, LONGEST_SECONDS)
+        until = now + min(seconds, rate_limiter.LONGEST_BACKOFF_SECONDS)
         self._until[namespace] = max(until, self._until.get(namespace, 0.0))
         if len(self._until) > 1:
             self._rate_limiter.back_off(seconds)

@@ -231,27 +231,25 @@ def _count_reasons(
     if asked not in unschedulable:
         signature, _ = asked
         counts = reason_counts.count(search.inventory, signature, search.reasons_by_row(signature, policy))
-        undecided = NO_NODES
-        if any(count.reason is decisions.Reason.UNDECIDED for count in counts):
-            undecided = search.undecided_nodes(signature)
+        is_decided = all(count.reason is not decisions.Reason.UNDECIDED for count in counts)
+        undecided = None if is_decided else search.undecided_nodes(signature)
         unschedulable[asked] = decisions.Wait(
             pod_info.uid,
             counts,
             _awaited_events(counts, signature.demand, undecided),
             cut_short=effort.cut_short,
             unsearched=search.unsearched(signature) if effort.cut_short else 0,
-            undecided=undecided,
+            undecided=undecided or NO_NODES,
         )
     wait = unschedulable[asked]
     return wait if wait.uid == pod_info.uid else dataclasses.replace(wait, uid=pod_info.uid)
 
 
 def _awaited_events(
-    counts: tuple[decisions.Count, ...], demand: facts.NodeDemand, undecided: NodeNames
+    counts: tuple[decisions.Count, ...], demand: facts.NodeDemand, undecided: NodeNames | None
 ) -> decisions.AwaitedEvents | None:
     """Return what could help a pod; None if nodes were not searched to the end and it is not known which."""
-    is_decided = all(count.reason is not decisions.Reason.UNDECIDED for count in counts)
-    if not is_decided and not 0 < len(undecided) < search_memory.MOST_TO_SEARCH_LAST:
+    if undecided is not None and not 0 < len(undecided) < search_memory.MOST_TO_SEARCH_LAST:
         return None
     awaited, rules = decisions.awaited_events(counts), demand.inter_pod_rules
     if demand.claims:
