@@ -106,8 +106,8 @@ def unresolvable(query: Query) -> Iterator[Rejection]:
 
 def _excluding_modes(query: Query, cards: node_table.Mask) -> Iterator[tuple[Reason, node_table.Mask]]:
     """Yield the cards without those in MIG mode, then also without those given out as replicas."""
-    trouble = query.table.trouble[query.rows]
-    if trouble.any():
+    if query.any_trouble:
+        trouble = query.table.trouble[query.rows]
         for mode in node_table.MODES:
             cards = cards & (trouble != node_table.TROUBLES.index(mode))
             yield mode, cards

@@ -28,9 +28,9 @@ def resolvable(query: Query) -> Iterator[Rejection]:
         few = pieces.well < pieces.wanted
         for reason in TROUBLE_REASONS if few.any() else ():
             yield Rejection(few & (pieces.trouble == node_table.TROUBLES.index(reason)), reason, pieces.name)
-    trouble = query.table.trouble[query.rows]
     # Whole cards and shares of cards.
-    if cards.card_asks(query.need) and trouble.any():
+    if cards.card_asks(query.need) and query.any_trouble:
+        trouble = query.table.trouble[query.rows]
         suitable = cards.meeting_conditions(query)  # In trouble or not; `query.matching` has only the others.
         for ask in cards.card_asks(query.need):
             yield from _troubled_cards(trouble, ask.count, suitable & cards.large_enough(query, ask))

@@ -24,6 +24,7 @@ class Query:
     """A signature and the nodes that are filtered for it, as rows of the inventory's table."""
 
     __slots__ = (
+        "_any_trouble",
         "_cards_with_room",
         "_matching",
         "cards_after_each_condition",
@@ -46,6 +47,7 @@ class Query:
         # `constraints.topology_spread` sets both: by what its constraints have in common, and by constraint.
         self.countable_rows: dict[Hashable, node_table.Mask] = {}
         self.skews: dict[Hashable, Any] = {}
+        self._any_trouble: bool | None = None
         self._matching: object = NOT_COMPUTED
         self._cards_with_room: object = NOT_COMPUTED
 
@@ -72,6 +74,13 @@ class Query:
                 matching = matching & self.enough_memory_free
             self._matching = matching
         return self._matching  # type: ignore[return-value]  # set just now
+
+    @property
+    def any_trouble(self) -> bool:
+        """Whether anything is wrong with any card of these nodes."""
+        if self._any_trouble is None:
+            self._any_trouble = bool(np.count_nonzero(self.table.trouble[self.rows]))
+        return self._any_trouble
 
     @property
     def enough_memory_free(self) -> node_table.Mask:

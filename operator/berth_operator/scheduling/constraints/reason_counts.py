@@ -5,6 +5,7 @@ resolvable ones, and last what only a search on the node showed. So what waiting
 what it may, and a node that could never take the pod is not called full.
 """
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
@@ -19,6 +20,8 @@ from berth_operator.scheduling.inventory import Inventory
 
 Rejections = Callable[[Query], Iterable[Rejection]]
 Stage = tuple[tuple[Constraint, Rejections], ...]
+Meaning = tuple[Query, node_table.Mask | None]  # What is asked, and of which nodes; None stands for all.
+MOST_REMEMBERED: Final = 64  # Signatures.
 
 
 class ReasonTable:
@@ -37,7 +40,7 @@ class ReasonTable:
             self._never.append(rejection.nodes)
         fresh = rejection.nodes & self._left
         if np.count_nonzero(fresh):  # Of so few nodes it takes a third of the time of `any`.
-            self.reason_index[fresh] = self._number((rejection.reason, rejection.detail))
+            np.putmask(self.reason_index, fresh, self._number((rejection.reason, rejection.detail)))
             self._left ^= fresh
             self.complete = not np.count_nonzero(self._left)
 
@@ -102,24 +105,31 @@ def _stage(rejections_of: Callable[[Constraint], Rejections]) -> Stage:
     return tuple((one, rejections) for one, rejections in found if rejections is not constraint.nothing)
 
 
-_STAGES: Final = (_stage(lambda one: one.unresolvable), _stage(lambda one: one.resolvable))
+# The unresolvable rejections of all constraints come first.
+_IN_ORDER: Final = (*_stage(lambda one: one.unresolvable), *_stage(lambda one: one.resolvable))
+
+
+@functools.lru_cache(maxsize=MOST_REMEMBERED)
+def _that_apply(signature: signatures.Signature) -> tuple[Rejections, ...]:
+    """Return in order what may reject nodes for this signature, where it means the same on all of them."""
+    return tuple(rejections for one, rejections in _IN_ORDER if one.applies_to(signature))
 
 
 def _rejections(query: Query) -> Iterator[Rejection]:
-    """Yield the rejections of all nodes in order, of each by what the request means there.
-
-    The unresolvable ones of all constraints come first.
-    """
+    """Yield the rejections of all nodes in order, of each by what the request means there."""
     table, rows, signature = query.table, query.rows, query.signature
+    if (of_this_unit := gpu_units.nodes_meant(table, rows, signature)) is None:
+        for rejections in _that_apply(signature):
+            yield from rejections(query)
+        return
     elsewhere = (Query(query.inventory, rows, one) for one in gpu_units.signatures_by_unit(table, signature))
-    meanings = [(one, gpu_units.nodes_meant(table, rows, one.signature)) for one in (query, *elsewhere)]
-    whatever_it_means = [(query, None)]
-    for stage in _STAGES:
-        for one, rejections in stage:
-            of_other_pods = one.depends_on is DependsOn.OTHER_PODS
-            for asked, among in whatever_it_means if of_other_pods else meanings:
-                if one.applies_to(asked.signature):
-                    yield from _among(rejections(asked), among)
+    meanings: list[Meaning] = [(query, of_this_unit)]
+    meanings += ((one, gpu_units.nodes_meant(table, rows, one.signature)) for one in elsewhere)
+    whatever_it_means: list[Meaning] = [(query, None)]
+    for one, rejections in _IN_ORDER:
+        for asked, among in whatever_it_means if one.depends_on is DependsOn.OTHER_PODS else meanings:
+            if one.applies_to(asked.signature):
+                yield from _among(rejections(asked), among)
 
 
 def _among(rejections: Iterable[Rejection], nodes: node_table.Mask | None) -> Iterable[Rejection]:
