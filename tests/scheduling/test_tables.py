@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from berth_operator.scheduling import node_selection_reasons, node_table
 from berth_operator.scheduling.card_masks import MOST_MASKS
-from berth_operator.scheduling.devices import device_facts
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.node_selection_reasons import MOST_UPDATED
@@ -130,20 +129,48 @@ def test_answers_about_places_follow_the_nodes() -> None:
     assert (before, after, places(inventory, node_selection)) == ([False], [True], [True, True])
 
 
-@pytest.mark.parametrize(
-    "newcomer", [builders.device("n2"), builders.hold("a", "n2")], ids=["a Device", "a bound pod"]
-)
-def test_answers_about_places_cover_nodes_known_by_hearsay(newcomer: device_facts.Device | Hold) -> None:
-    """A node that only a Device or a pod names is covered by every answer from then on, and is no place."""
+def test_answers_about_places_cover_nodes_of_which_only_a_device_is_known() -> None:
+    """Such a node is covered by every answer from then on, and is no place."""
     inventory = builders.inventory(builders.node())
     before = places(inventory, facts.ANYWHERE)
 
-    if isinstance(newcomer, Hold):
-        inventory.charge(newcomer)
-    else:
-        inventory.put_device(newcomer)
+    inventory.put_device(builders.device("n2"))
 
     assert (before, places(inventory, facts.ANYWHERE)) == ([True], [True, False])
+
+
+def test_pods_on_absent_nodes_void_nothing_that_is_remembered() -> None:
+    """Anybody may make pods with any `nodeName`: such a name takes no row, and voids no answer."""
+    inventory = builders.inventory(builders.node())
+    before = inventory.node_selection_reasons(facts.ANYWHERE)
+    remembered = inventory.size, inventory.score_epoch, inventory.table.version
+
+    for at in range(100):
+        inventory.charge(builders.hold(f"h{at}", f"absent-{at}"))
+    for at in range(50):
+        inventory.release(f"uid-h{at}")
+
+    assert (inventory.size, inventory.score_epoch, inventory.table.version) == remembered
+    assert inventory.node_selection_reasons(facts.ANYWHERE) is before
+    assert [info.name for info in inventory.each()] == [*(f"absent-{at}" for at in range(50, 100)), "n1"]
+    assert [inventory.hold(f"uid-h{at}") is None for at in (7, 70)] == [True, False]
+
+
+def test_what_pods_hold_on_an_absent_node_counts_once_the_node_is_known() -> None:
+    """Pods may be read before their Node, and outlive it."""
+    hold = builders.hold("h", shares=(0,), amounts=((facts.CPU, 700),), host_ports=(facts.HostPort(80),))
+    there = builders.nodes(1)
+    inventory, expected = builders.inventory(hold, *there), builders.inventory(*there, hold)
+
+    arrived = inventories.contents(inventory)
+    inventory.drop_node("n1")
+    inventory.drop_device("n1")
+
+    assert arrived == inventories.contents(expected)
+    assert (list(inventory.index), inventories.leftovers(inventory)) == ([], [])
+    assert inventory.node("n1") is not None and inventory.hold("uid-h") == hold
+    inventory.release("uid-h")
+    assert inventory.node("n1") is None
 
 
 def test_answers_about_places_are_not_hoarded() -> None:

@@ -35,16 +35,22 @@ def contents(inventory: Inventory) -> dict[str, dict[str, Any]]:
 
 
 def _node(inventory: Inventory, info: node_info.NodeInfo) -> dict[str, Any]:
-    at, table = inventory.index[info.name], inventory.table
-    cards = info.device.cards if info.device is not None else ()
-    whole = table.unused[at]
-    return {
+    named = {
         "node": info.node,
         "device": info.device,
         "silent": info.agent_not_ready,
         "holds": dict(info.holds),
         "found by uid": {uid: inventory.hold(uid) for uid in info.holds},
         "view": info.view(),
+    }
+    return named | (_row(inventory, info) if info.present else {})
+
+
+def _row(inventory: Inventory, info: node_info.NodeInfo) -> dict[str, Any]:
+    at, table = inventory.index[info.name], inventory.table
+    cards = info.device.cards if info.device is not None else ()
+    whole = table.unused[at]
+    return {
         "has_node": bool(table.has_node[at]),
         "allocatable": _named(table.allocatable[at], table.resources, empty=node_table.ABSENT),
         "left": _named(table.left[at], table.resources, empty=node_table.ABSENT),

@@ -2,13 +2,11 @@
 
 Numbers are kept in the node table, so that filtering thousands of nodes is a few
 vector operations; the rest is kept in a NodeInfo for each node. Only the ledger changes
-it, and never while a decision reads it. Every node has one row from the moment anything
-names it (its Node, its Device or a pod bound to it, in any order) until nothing does.
+it, and never while a decision reads it. Which nodes have a row is told in `node_rows`; what
+pods hold on an absent node counts once its Node or its Device is known.
 """
 
 from collections.abc import Callable, Iterable
-
-import numpy as np
 
 from berth_crds import catalog
 from berth_operator.scheduling import (
@@ -18,6 +16,7 @@ from berth_operator.scheduling import (
     exclusive_use,
     namespace_quarantines,
     node_info,
+    node_rows,
     node_selection_reasons,
     node_table,
     pod_index,
@@ -54,26 +53,23 @@ class Inventory:
         self.table = node_table.NodeTable()
         self.workload = workload.Workload()
         self.uuid_ownership = uuid_ownership.UuidOwnership(day, self._names_held, self._node_exists)
-        self.infos: list[node_info.NodeInfo | None] = []
-        self.index: dict[str, int] = {}
+        self._rows = node_rows.NodeRows()
+        self.infos, self.index = self._rows.infos, self._rows.index
         self._affected: set[str] = set()  # Nodes whose claims a hold of cards that are not there has changed.
         self._cards_before: dict[str, node_info.Cards] = {}  # What nodes could give whose cards have changed.
         self.score_epoch = 0  # Rises whenever all remembered scores become void.
-        self._positions: node_table.Numbers | None = None
-        self._order: node_table.Numbers | None = None
         self._scale: cluster_supply.Scale | None = None
         self._cluster_supply = cluster_supply.ClusterSupply(clock)
         self._model = (-1, -1), workload_model.WorkloadModel()
         self._node_selection = node_selection_reasons.NodeSelectionCache()
         self._card_masks = card_masks.CardMasks()
-        self._holders: dict[str, int] = {}
+        self._holders: dict[str, node_info.NodeInfo] = {}  # On which node a pod holds something.
         self.ports = exclusive_use.ExclusiveUse[facts.HostPort]()
         self.disks = exclusive_use.ExclusiveUse[facts.Disk]()
-        self.pods = pod_index.PodIndex(self.index, self._all_holds)
+        self.pods = pod_index.PodIndex(self.index, self._placed_holds)
         self.volumes = index.Volumes()
         self.quarantines = namespace_quarantines.NamespaceQuarantines()
         self.preference_index = preference_index.PreferenceIndex()
-        self._vacant: list[int] = []
 
     def __repr__(self) -> str:
         return f"<Inventory: {len(self.index)} nodes, {len(self._holders)} holds>"
@@ -89,35 +85,28 @@ class Inventory:
         return slice(0, len(self.infos))
 
     def node(self, name: str) -> node_info.NodeInfo | None:
-        """Return a node by its name."""
-        at = self.index.get(name)
-        return self.infos[at] if at is not None else None
+        """Return a node by its name; also one that only pods name."""
+        return self._rows.named(name)
 
     def each(self) -> Iterable[node_info.NodeInfo]:
-        """Return all nodes, by name."""
-        return (self._info_at(at) for _, at in sorted(self.index.items()))
+        """Return all nodes, by name; also those that only pods name."""
+        return self._rows.each()
 
     def hold(self, uid: str) -> Hold | None:
         """Return a pod's hold."""
-        at = self._holders.get(uid)
-        return self._info_at(at).holds[uid] if at is not None else None
+        info = self._holders.get(uid)
+        return info.holds[uid] if info is not None else None
 
-    def _all_holds(self) -> Iterable[Hold]:
-        return (hold for info in self.infos if info is not None for hold in info.holds.values())
+    def _placed_holds(self) -> Iterable[Hold]:
+        return (hold for info in self._rows.present() for hold in info.holds.values())
 
     def name_positions(self) -> node_table.Numbers:
         """Return for each row its position in the order of names: the last tie-breaker."""
-        if self._positions is None:
-            names = [info.name if info else "" for info in self.infos]
-            self._positions = np.empty(self.size, dtype=np.int64)
-            self._positions[sorted(range(self.size), key=names.__getitem__)] = np.arange(self.size)
-        return self._positions
+        return self._rows.positions()
 
     def at_position(self, position: int) -> node_info.NodeInfo:
         """Return the node at a position in the order of names."""
-        if self._order is None:
-            self._order = np.argsort(self.name_positions())
-        return self._info_at(int(self._order[position]))
+        return self._rows.at_position(position)
 
     def most_cards_and_memory_of_a_node(self) -> cluster_supply.Scale:
         """Return the most cards and the most bytes that any node has; the others are compared with it."""
@@ -175,7 +164,7 @@ class Inventory:
 
     def put_node(self, node: facts.Node) -> None:
         """Apply a node's new state."""
-        info = self._info_of(node.name)
+        info = self._present(node.name)
         resource_counts.set_allocatable(self.table, info, node.allocatable)
         self.table.has_node[info.row] = True
         if info.node is None or node_selection_reasons.place(info.node) != node_selection_reasons.place(node):
@@ -187,7 +176,7 @@ class Inventory:
 
     def drop_node(self, name: str) -> facts.Node | None:
         """Forget a node, and return what it was; its Device and holds stay as long as they exist."""
-        if (info := self.node(name)) is None:
+        if (info := self.node(name)) is None or not info.present:
             return None
         honored, node, info.node = info.honors_partitions, info.node, None
         device_counts.recount_partitions(self.table, info, honored=honored)
@@ -196,14 +185,14 @@ class Inventory:
         self.table.touch(info.row)
         self._node_selection.node_changed(info.row, None)
         self._update_supply(info)
-        self._vacate_if_idle(info)
+        self._vacate_if_absent(info)
         return node
 
     def put_device(
         self, device: device_facts.Device, record: uuid_records.Record = uuid_records.NOTHING
     ) -> set[str]:
         """Apply what an agent published and what is recorded of its uuids; return the affected nodes."""
-        info = self._info_of(device.node)
+        info = self._present(device.node)
         info.published = device
         held = withheld_cards.held(info.holds.values())
         affected = self.uuid_ownership.publish(device, record, held)
@@ -226,7 +215,8 @@ class Inventory:
 
     def _update_cards_of(self, names: Iterable[str]) -> None:
         for name in names:
-            self._update_cards(self._info_of(name))
+            if (info := self.node(name)) is not None:
+                self._update_cards(info)
 
     def _update_cards(self, info: node_info.NodeInfo) -> None:
         """Work out which cards of a node count, after what it publishes, claims or holds has changed."""
@@ -260,7 +250,7 @@ class Inventory:
 
         Return the other nodes for which that changes something.
         """
-        if (info := self.node(node)) is None:
+        if (info := self.node(node)) is None or not info.present:
             return set()
         self._cards_before.setdefault(node, info.cards)
         info.published = info.device_before_holds = info.device = None
@@ -274,15 +264,14 @@ class Inventory:
         device_counts.use_columns(self.table, info.row, info.view().device)
         self._update_supply(info)
         device_counts.recount(self.table, info)
-        self._vacate_if_idle(info)
+        self._vacate_if_absent(info)
         return affected
 
     def set_agent_not_ready(self, node: str, not_ready: bool) -> None:  # noqa: FBT001  the value is the message
         """Record whether a node's agent is silent or unknown."""
         if (info := self.node(node)) is not None and info.agent_not_ready != not_ready:
             info.agent_not_ready = not_ready
-            self._update_supply(info)
-            device_counts.recount(self.table, info)
+            self._recount(info)
 
     def set_quarantine(self, node: str, why: str, namespace: str = "") -> bool:
         """Record why a node gets no pods, or none of a namespace, for a time; return whether that is news."""
@@ -291,9 +280,13 @@ class Inventory:
         if (info := self.node(node)) is None or (info.quarantine, info.namespace_quarantine) == quarantines:
             return False
         info.quarantine, info.namespace_quarantine = quarantines
-        self._update_supply(info)
-        device_counts.recount(self.table, info)
+        self._recount(info)
         return True
+
+    def _recount(self, info: node_info.NodeInfo) -> None:
+        if info.present:
+            self._update_supply(info)
+            device_counts.recount(self.table, info)
 
     def set_policy(self, policy: Policy) -> bool:
         """Count as a policy has it, and return whether something else is left of cards than before."""
@@ -313,27 +306,26 @@ class Inventory:
         """Charge what a pod holds to its node; while it is being bound, its claims get volumes for that."""
         if hold.uid in self._holders:
             raise ValueError(f"{hold.title} holds something already")
-        info = self._info_of(hold.node)
-        self._holders[hold.uid], info.holds[hold.uid] = info.row, hold
-        self.pods.add(hold)
+        info = self.node(hold.node) or self._rows.keep_absent(hold.node)
+        self._holders[hold.uid], info.holds[hold.uid] = info, hold
         if hold.claims and assume_volumes:
             self.volumes.assume(hold.uid, hold.claims, info.node or facts.Node(info.name))
         self._use(info, hold, 1)
 
     def release(self, uid: str) -> Hold:
         """Release what a pod held."""
-        info = self._info_at(self._holders.pop(uid))
+        info = self._holders.pop(uid)
         hold = info.holds.pop(uid)
-        self.pods.remove(hold)
         self._use(info, hold, -1)
-        self._vacate_if_idle(info)
+        if not info.present and not info.holds:
+            self._rows.forget_absent(info.name)
         return hold
 
     def refresh(self, hold: Hold) -> bool:
         """Replace what a pod holds by an equal hold, and return whether other pods see another pod in it."""
-        holds = self._info_at(self._holders[hold.uid]).holds
-        before, holds[hold.uid] = holds[hold.uid], hold
-        return self.pods.replace(before, hold)
+        info = self._holders[hold.uid]
+        before, info.holds[hold.uid] = info.holds[hold.uid], hold
+        return info.present and self.pods.replace(before, hold)
 
     def take_affected(self) -> set[str]:
         """Return the nodes whose claims have changed because pods hold cards that are not there, once."""
@@ -346,11 +338,9 @@ class Inventory:
         return changed
 
     def _use(self, info: node_info.NodeInfo, hold: Hold, sign: int) -> None:
+        if info.present:
+            self._use_row(info.row, hold, sign)
         resource_counts.take(self.table, info, hold, sign)
-        if hold.host_ports:
-            self.ports.change(info.row, hold.host_ports, sign)
-        if hold.disks:
-            self.disks.change(info.row, hold.disks, sign)
         if hold.claims:
             self.volumes.use(hold.uid, hold.claims, info.name, sign)
         device_counts.take(info, hold, sign)
@@ -358,40 +348,49 @@ class Inventory:
         if odd or info.name in self.uuid_ownership.watched:
             self._affected |= self.uuid_ownership.hold(info.name, withheld_cards.held(info.holds.values()))
             self._update_cards_of({info.name} | self.uuid_ownership.take_decided())
-        device_counts.refresh(self.table, info, hold)
+        if info.present:
+            device_counts.refresh(self.table, info, hold)
+
+    def _use_row(self, row: int, hold: Hold, sign: int) -> None:
+        if sign > 0:
+            self.pods.add(hold)
+        else:
+            self.pods.remove(hold)
+        if hold.host_ports:
+            self.ports.change(row, hold.host_ports, sign)
+        if hold.disks:
+            self.disks.change(row, hold.disks, sign)
 
     # ------------------------------------------------------------ rows
 
-    def _info_at(self, at: int) -> node_info.NodeInfo:
-        info = self.infos[at]
-        assert info is not None, "a row in use"  # noqa: S101
-        return info
-
-    def _info_of(self, name: str) -> node_info.NodeInfo:
+    def _present(self, name: str) -> node_info.NodeInfo:
+        """Return a node that has a row, from now on if it had none."""
         if (at := self.index.get(name)) is not None:
-            return self._info_at(at)
-        at = self._vacant.pop() if self._vacant else self._append()
-        info = self.infos[at] = node_info.NodeInfo(name, at, exclusive_replicas=self.exclusive_replicas)
-        self.index[name] = at
-        self._moved()
+            return self._rows.at(at)
+        info = self._rows.give_row(name)
+        info.exclusive_replicas = self.exclusive_replicas
+        self.table.reserve_rows(len(self.infos))
+        self.table.touch(info.row)
+        for hold in info.holds.values():
+            self._use_row(info.row, hold, 1)
+        if info.holds:
+            device_counts.recount(self.table, info)
+        self._forget_rows()
         return info
 
-    def _append(self) -> int:
-        self.infos.append(None)
-        self.table.reserve_rows(len(self.infos))
-        return len(self.infos) - 1
-
-    def _vacate_if_idle(self, info: node_info.NodeInfo) -> None:
-        if info.idle:
-            del self.index[info.name]
-            self.infos[info.row] = None
+    def _vacate_if_absent(self, info: node_info.NodeInfo) -> None:
+        """Take the row of a node that has neither a Node nor a Device any more."""
+        if info.node is None and info.published is None:
+            for hold in info.holds.values():
+                self._use_row(info.row, hold, -1)
             self.table.clear(info.row)
-            self._vacant.append(info.row)
-            self._moved()
+            self.table.touch(info.row)
+            self._rows.take_row(info)
+            self._forget_rows()
 
-    def _moved(self) -> None:
+    def _forget_rows(self) -> None:
+        """Forget what is remembered by row, after a row was given or taken."""
         self.score_epoch += 1
-        self._positions = self._order = None
         self._node_selection.forget()
         self._card_masks.forget()
 

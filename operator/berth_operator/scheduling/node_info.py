@@ -40,9 +40,9 @@ class NodeInfo:
     plain: bool = True  # Whether all devices are GPUs that are given out whole or by shares.
 
     @property
-    def idle(self) -> bool:
-        """Whether nothing names this node any more."""
-        return self.node is None and self.published is None and not self.holds
+    def present(self) -> bool:
+        """Whether it has a row, because its Node or its Device is known (`node_rows`)."""
+        return self.row >= 0
 
     @property
     def agent_is_live(self) -> bool:
