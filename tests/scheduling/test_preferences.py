@@ -154,7 +154,7 @@ def test_balance_counts_beside_what_is_stated() -> None:
 
     def remembered() -> tuple[str, ...]:
         chosen(inventory, asking, search=search)
-        [cached] = search._cached.values()
+        [cached] = search._cached
         return cached.preferences
 
     assert remembered() == ("taints", "balance")
@@ -299,7 +299,7 @@ def test_a_pod_that_prefers_nothing_is_asked_as_ever() -> None:
 
     chosen(inventory, pod(1, images=("app:1",)), search=search)
 
-    [cached] = search._cached.values()
+    [cached] = search._cached
     assert (cached.preferences, cached.raw_scores, cached.feasible) == ((), {}, None)
 
 

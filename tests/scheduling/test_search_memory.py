@@ -4,12 +4,13 @@ from unittest import mock
 
 import pytest
 
-from berth_operator.scheduling import decisions, node_table, search_memory
-from berth_operator.scheduling.devices import allocator, requests
+from berth_operator.scheduling import decisions, node_table, search_memory, signatures
+from berth_operator.scheduling.devices import allocator, device_view, requests
 from berth_operator.scheduling.devices.search_effort import Effort
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.node_scores import Scorer
-from berth_operator.scheduling.search import REMEMBERED_BYTES, Search
+from berth_operator.scheduling.search import Search
+from berth_operator.scheduling.search_memory import REMEMBERED_BYTES
 from scheduling.placements import RULES
 from support import builders
 
@@ -25,7 +26,7 @@ def ask(
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pods with a thousand different requests do not fill the memory."""
-    monkeypatch.setattr("berth_operator.scheduling.search.MOST_REMEMBERED", 4)
+    monkeypatch.setattr("berth_operator.scheduling.search_memory.MOST_REMEMBERED", 4)
     search = Search(builders.inventory(*builders.nodes(1)))
 
     for cpu in range(1, 20):
@@ -87,7 +88,7 @@ def test_nodes_are_scored_only_where_one_passes() -> None:
 
 def test_what_is_remembered_is_weighed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Long lists count by their length: fewer of them are kept, and nothing is left when they are gone."""
-    monkeypatch.setattr("berth_operator.scheduling.search.REMEMBERED_BYTES", 100_000)
+    monkeypatch.setattr("berth_operator.scheduling.search_memory.REMEMBERED_BYTES", 100_000)
     search = Search(builders.inventory(*builders.nodes(1)))
 
     for at in range(20):
@@ -98,8 +99,8 @@ def test_what_is_remembered_is_weighed(monkeypatch: pytest.MonkeyPatch) -> None:
         ask(search, cpu=cpu)
 
     assert kept == 3
-    assert search._bytes == sum(answer.bytes for answer in search._cached.values())
-    assert search._bytes <= REMEMBERED_BYTES
+    assert search._cached.bytes == sum(answer.bytes for answer in search._cached)
+    assert search._cached.bytes <= REMEMBERED_BYTES
 
 
 def test_what_closer_looks_showed_is_weighed() -> None:
@@ -107,14 +108,14 @@ def test_what_closer_looks_showed_is_weighed() -> None:
     search = Search(builders.inventory(*builders.nodes(3, cards=1)))
     shares = requests.Gpus(1, core=60), requests.Gpus(1, core=30, ratio=90), requests.Gpus(1, core=9)
     assert ask(search, builders.request(*shares)) is not None
-    (answer,) = search._cached.values()
+    (answer,) = search._cached
     answer.reasons_by_row[0] = decisions.Reason.FULL, ""
 
     search.inventory.charge(builders.hold("a", "n1"))
     ask(search, builders.request(*shares))
 
     assert not answer.reasons_by_row
-    assert search._bytes == answer.bytes
+    assert search._cached.bytes == answer.bytes
 
 
 def test_what_was_not_decided_in_time_is_weighed_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +129,45 @@ def test_what_was_not_decided_in_time_is_weighed_once(monkeypatch: pytest.Monkey
     for _ in range(tries):
         assert search.place(shares, builders.demand(), policy=RULES, effort=Effort(expired=bool)) is None
 
-    (answer,) = search._cached.values()
+    (answer,) = search._cached
     assert answer.undecided_tries_by_row.total() > tries
     assert answer.reasons_by_class
-    assert search._bytes == answer.bytes
+    assert search._cached.bytes == answer.bytes
+
+
+def test_nodes_that_have_not_changed_refuse_as_before_when_scores_are_void(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The largest node may change each second, and with it the scores of all: only it is searched again."""
+    inventory = builders.inventory(*builders.nodes(3), builders.node("big"), builders.device("big", 8))
+    search, searched = Search(inventory), []
+
+    def refuse(view: device_view.View, *_: object, **__: object) -> allocator.Shortfall:
+        searched.append(view.device.node)
+        return allocator.Shortfall(decisions.Reason.FULL)
+
+    monkeypatch.setattr(allocator, "allocate_or_explain", refuse)
+    shares = builders.request(requests.Gpus(1, core=60), requests.Gpus(1, core=30, ratio=90))
+    ask(search, shares)
+    at_first, epoch = searched.copy(), inventory.score_epoch
+    searched.clear()
+    inventory.put_device(builders.device("big", 9))
+    ask(search, shares)
+
+    assert (len(at_first), searched) == (2, ["big"])  # Three of the four are of one class.
+    assert inventory.score_epoch > epoch
+    assert search.reasons_by_row(signatures.of(shares, builders.demand()), RULES).keys() == set(range(4))
+
+
+def test_the_class_that_was_not_met_for_longest_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that changes all the time drives out nothing that many share; each counts by its size."""
+    monkeypatch.setattr(search_memory, "MOST_CLASSES", 2)
+    reasons, full = search_memory.ReasonsByClass(), (decisions.Reason.FULL, "")
+    reasons.remember("shared", full, 8)
+
+    for change in range(5):
+        reasons.remember(change, full, 500)
+        assert reasons.get("shared") == full
+
+    assert [reasons.get(change) for change in range(5)] == [None] * 4 + [full]
+    assert reasons.bytes == 2 * search_memory.BYTES_PER_REASON + 508 * search_memory.BYTES_PER_DEVICE

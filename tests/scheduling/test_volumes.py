@@ -291,11 +291,11 @@ def test_pods_without_claims_ask_the_same_signature_as_before() -> None:
     inventory = cluster(make.claim(), LATE)
     search, pod_info = Search(inventory), builders.pod_info()
     search.place(pod_info.request, pod_info.demand, policy=RULES)
-    (cached,) = search._cached.values()
+    (cached,) = search._cached
     score = cached.score
 
     inventory.volumes.put_claim(make.claim("new"))
     search.place(pod_info.request, pod_info.demand, policy=RULES)
 
-    assert next(iter(search._cached.values())).score is score
+    assert next(iter(search._cached)).score is score
     assert pod_info.demand == facts.NodeDemand(pod_info.demand.amounts)

@@ -20,7 +20,6 @@ gpu unit is what nvidia.com/gpu asks for there: whole cards, replicas, MIG insta
 kubelet counts (`gpu_units`). So a request may mean something else on some nodes.
 """
 
-import collections
 import dataclasses
 import itertools
 from collections.abc import Collection, Iterator
@@ -53,8 +52,6 @@ from berth_operator.scheduling.strategies import weighted_points
 # Most pods need no device search. For the others its steps are limited (`Effort`; 50 us a step).
 STEPS_PER_NODE: Final = 400
 NO_POSITIONS: Final = np.zeros(0, dtype=np.int64)
-REMEMBERED_BYTES: Final = 48 << 20
-MOST_REMEMBERED: Final = 2048
 
 
 class Search:
@@ -62,11 +59,8 @@ class Search:
 
     def __init__(self, inventory: Inventory) -> None:
         self.inventory = inventory
-        self._cached: collections.OrderedDict[signatures.Signature, search_memory.CachedScores] = (
-            collections.OrderedDict()
-        )
+        self._cached = search_memory.ScoresBySignature()
         self._to_search_last = search_memory.NodesToSearchLast()
-        self._bytes = 0  # Of all cached scores, roughly.
 
     def place(
         self,
@@ -224,7 +218,7 @@ class Search:
                 if not signature.need.filters_suffice and effort.left_to_next_round(failed_searches):
                     break
                 reason = found.reason, found.detail
-                cached.remember(equivalence_class, reason)
+                cached.reasons_by_class.remember(equivalence_class, reason, view.device.size)
             undecided = reason[0] is decisions.Reason.UNDECIDED
             self._to_search_last.note(signature, info.name, undecided=undecided)
             # Not searched again until it changes, or by the third pass if time may have left it undecided.
@@ -232,7 +226,7 @@ class Search:
                 cached.undecided_tries_by_row[info.row] += 1
             cached.score[best] = search_memory.INFEASIBLE
             cached.reasons_by_row[info.row] = reason
-            self._update_bytes(cached)
+            self._cached.count_again(cached)
             effort.spend(1)
         return None, failed_searches
 
@@ -248,9 +242,9 @@ class Search:
     def _score_undecided_again(self, cached: search_memory.CachedScores, rows: set[int]) -> None:
         """Score these nodes again, so that they count as not searched yet."""
         if rows:
-            cached.forget_undecided_classes()
+            cached.reasons_by_class.forget_undecided()
             self._score_rows(cached, search_memory.index_of(rows))
-            self._update_bytes(cached)
+            self._cached.count_again(cached)
 
     def reasons_by_row(self, signature: signatures.Signature, policy: Policy) -> dict[int, NodeReason]:
         """Return why nodes that passed the filters refused when they were last searched, by row."""
@@ -294,17 +288,27 @@ class Search:
             signature = cached.signature  # The stored key: found by identity, without comparing fields.
             changed = self._changed_since(cached) if self._scores_valid(cached, policy, model) else None
         if cached is None or changed is None or len(changed) > inventory.size // 2:
-            self._forget(signature)
-            cached = self._cached[signature] = self._scores_of_all_nodes(signature, policy, model)
-            self._update_bytes(cached)
-            while len(self._cached) > (1 if self._bytes > REMEMBERED_BYTES else MOST_REMEMBERED):
-                self._forget(next(iter(self._cached)))
+            before, cached = cached, self._scores_of_all_nodes(signature, policy, model)
+            if before is not None:
+                self._take_over_reasons(cached, before)
+            self._cached.put(cached)
         elif changed:
             for row in changed if cached.undecided_tries_by_row else ():
                 cached.undecided_tries_by_row.pop(row, None)
             self._score_rows(cached, search_memory.index_of(set(changed)))
-        self._cached.move_to_end(signature)
+        self._cached.asked(cached)
         return cached
+
+    def _take_over_reasons(
+        self, cached: search_memory.CachedScores, before: search_memory.CachedScores
+    ) -> None:
+        """Let nodes that have not changed refuse as before, for why a search failed depends on nothing else.
+
+        Scores may become void each second: so often the largest node may change.
+        """
+        changed = self._changed_since(before)
+        if changed is not None and before.policy == cached.policy:
+            cached.take_over_reasons(before, set(changed), self.inventory.name_positions())
 
     def _scores_valid(
         self, cached: search_memory.CachedScores, policy: Policy, model: workload_model.WorkloadModel
@@ -330,15 +334,6 @@ class Search:
             return changed
         rows_with_new_load = table.load_log.since(cached.load_log_version)
         return None if rows_with_new_load is None else changed + rows_with_new_load
-
-    def _forget(self, signature: signatures.Signature) -> None:
-        if (cached := self._cached.pop(signature, None)) is not None:
-            self._bytes -= cached.counted_bytes
-
-    def _update_bytes(self, cached: search_memory.CachedScores) -> None:
-        """Count what is remembered of a signature as it is now."""
-        self._bytes += cached.bytes - cached.counted_bytes
-        cached.counted_bytes = cached.bytes
 
     def _scores_of_all_nodes(
         self, signature: signatures.Signature, policy: Policy, model: workload_model.WorkloadModel
@@ -383,7 +378,7 @@ class Search:
         if cached.reasons_by_row:
             for row in np.arange(inventory.size)[rows].tolist():
                 cached.reasons_by_row.pop(row, None)
-            self._update_bytes(cached)
+            self._cached.count_again(cached)
         cached.version = inventory.table.version
         cached.volume_version = inventory.volumes.version
         if cached.load_log_version is not None:

@@ -1,6 +1,6 @@
 """What a search remembers of a signature: scores, why nodes refused, and which nodes are searched last.
 
-How much memory that takes is counted roughly, so that the search can forget the oldest.
+How much memory that takes is counted roughly, so that what was not asked for longest can be forgotten.
 """
 
 import collections
@@ -16,11 +16,13 @@ from berth_operator.scheduling.decisions import NodeReason, Reason
 from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.workload_model import WorkloadModel
 
+REMEMBERED_BYTES: Final = 48 << 20
+MOST_REMEMBERED: Final = 2048
 BYTES_PER_TERM: Final = 128  # A label, a model, a uuid, a toleration that a signature names.
 BYTES_PER_NODE: Final = 12  # A score and a slot.
 BYTES_PER_FIGURE: Final = 8  # Of a node, for a preference.
 BYTES_PER_REASON: Final = 160
-BYTES_PER_CLASS: Final = 4096  # The equivalence class itself, and the reason.
+BYTES_PER_DEVICE: Final = 160  # Of an equivalence class; likewise of an instance or a virtual function.
 MOST_CLASSES: Final = 32
 # For how many signatures nodes are remembered that are searched last, and how many nodes for each.
 MOST_SIGNATURES: Final = 256
@@ -29,6 +31,47 @@ MOST_RETRIES: Final = 3  # Of a node whose search ends undecided, until it chang
 
 INFEASIBLE: Final = -1.0  # Below every score.
 INFEASIBLE_FOR_NUMPY: Final = np.array(INFEASIBLE)  # For numpy, which takes longer with a number of Python.
+
+
+class ReasonsByClass:
+    """Why the nodes of an equivalence class refuse; of few classes, since each is large.
+
+    The one that was not met for longest makes room, so that a node which changes all the time drives out none
+    of those that others share.
+    """
+
+    def __init__(self) -> None:
+        self._found: collections.OrderedDict[Hashable, tuple[NodeReason, int]] = collections.OrderedDict()
+        self.bytes = 0  # Roughly.
+
+    def __len__(self) -> int:
+        """Count the classes."""
+        return len(self._found)
+
+    def get(self, equivalence_class: Hashable) -> NodeReason | None:
+        """Return why the nodes of a class refuse, if that is remembered."""
+        if (found := self._found.get(equivalence_class)) is None:
+            return None
+        self._found.move_to_end(equivalence_class)
+        return found[0]
+
+    def remember(self, equivalence_class: Hashable, reason: NodeReason, devices: int) -> None:
+        """Remember why the nodes of a class refuse, of which each has so many devices and parts of them."""
+        if equivalence_class is None:
+            return
+        size = BYTES_PER_REASON + BYTES_PER_DEVICE * devices
+        self._found[equivalence_class] = reason, size
+        self.bytes += size
+        if len(self._found) > MOST_CLASSES:
+            self._forget(next(iter(self._found)))
+
+    def forget_undecided(self) -> None:
+        """Let one node of each class that is undecided be searched again."""
+        for one in [one for one, (why, _) in self._found.items() if why[0] is Reason.UNDECIDED]:
+            self._forget(one)
+
+    def _forget(self, equivalence_class: Hashable) -> None:
+        self.bytes -= self._found.pop(equivalence_class)[1]
 
 
 @dataclasses.dataclass(slots=True)
@@ -59,7 +102,7 @@ class CachedScores:
     reasons_by_row: dict[int, NodeReason] = dataclasses.field(
         default_factory=dict
     )  # Of nodes that were searched.
-    reasons_by_class: dict[Hashable, NodeReason] = dataclasses.field(default_factory=dict)
+    reasons_by_class: ReasonsByClass = dataclasses.field(default_factory=ReasonsByClass)
     # How often the search of a node has ended undecided since the node changed.
     undecided_tries_by_row: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
     counted_bytes: int = 0  # Bytes, when the search last counted them.
@@ -73,16 +116,15 @@ class CachedScores:
         """Whether any node passes the filters, or its search has ended undecided."""
         return bool(self.undecided_tries_by_row) or bool((self.score != INFEASIBLE_FOR_NUMPY).any())
 
-    def remember(self, equivalence_class: Hashable, reason: NodeReason) -> None:
-        """Remember a refusal for all of a node's equivalence class; for few classes, since each is large."""
-        if equivalence_class is not None and len(self.reasons_by_class) < MOST_CLASSES:
-            self.reasons_by_class[equivalence_class] = reason
-
-    def forget_undecided_classes(self) -> None:
-        """Let one node of each class that is undecided be searched again."""
-        self.reasons_by_class = {
-            one: found for one, found in self.reasons_by_class.items() if found[0] is not Reason.UNDECIDED
-        }
+    def take_over_reasons(
+        self, before: "CachedScores", changed: Collection[int], positions: node_table.Numbers
+    ) -> None:
+        """Let nodes refuse as they did when they were searched, except those of rows that have changed."""
+        self.reasons_by_row = {row: why for row, why in before.reasons_by_row.items() if row not in changed}
+        self.reasons_by_class = before.reasons_by_class
+        self.score[positions[list(self.reasons_by_row)]] = INFEASIBLE
+        for row in before.undecided_tries_by_row.keys() & self.reasons_by_row.keys():
+            self.undecided_tries_by_row[row] = before.undecided_tries_by_row[row]
 
     @contextlib.contextmanager
     def hiding(self, positions: node_table.Numbers) -> Iterator[None]:
@@ -105,9 +147,51 @@ class CachedScores:
     @property
     def bytes(self) -> int:
         """Roughly how much memory the scores and their signature take."""
-        reasons = BYTES_PER_REASON * len(self.reasons_by_row) + BYTES_PER_CLASS * len(self.reasons_by_class)
+        reasons = BYTES_PER_REASON * len(self.reasons_by_row) + self.reasons_by_class.bytes
         per_node = BYTES_PER_NODE + BYTES_PER_FIGURE * len(self.raw_scores)
         return BYTES_PER_TERM * self.signature.size + per_node * len(self.score) + reasons
+
+
+class ScoresBySignature:
+    """The scores of those signatures that were asked for last, as many as their memory allows."""
+
+    def __init__(self) -> None:
+        self._cached: collections.OrderedDict[signatures.Signature, CachedScores] = collections.OrderedDict()
+        self.bytes = 0  # Of all, roughly.
+
+    def __len__(self) -> int:
+        """Count the signatures."""
+        return len(self._cached)
+
+    def __iter__(self) -> Iterator[CachedScores]:
+        """Return the scores, of the signature first that was not asked for longest."""
+        return iter(self._cached.values())
+
+    def get(self, signature: signatures.Signature) -> CachedScores | None:
+        """Return the scores of a signature, if there are any."""
+        return self._cached.get(signature)
+
+    def put(self, cached: CachedScores) -> None:
+        """Remember scores in place of the signature's earlier ones; without room the oldest are forgotten."""
+        self._forget(cached.signature)
+        self._cached[cached.signature] = cached
+        self.count_again(cached)
+        while len(self._cached) > (1 if self.bytes > REMEMBERED_BYTES else MOST_REMEMBERED):
+            self._forget(next(iter(self._cached)))
+
+    def asked(self, cached: CachedScores) -> None:
+        """Record that these scores were asked for."""
+        self._cached.move_to_end(cached.signature)
+
+    def count_again(self, cached: CachedScores) -> None:
+        """Count what is remembered of a signature as it is now."""
+        self.bytes += cached.bytes - cached.counted_bytes
+        cached.counted_bytes = cached.bytes
+
+    def _forget(self, signature: signatures.Signature) -> None:
+        if (cached := self._cached.pop(signature, None)) is not None:
+            self.bytes -= cached.counted_bytes
+            cached.counted_bytes = 0
 
 
 class NodesToSearchLast:

@@ -99,6 +99,11 @@ class Device:
     honors_partitions: bool = False
     table_fault: str = ""
 
+    @property
+    def size(self) -> int:
+        """How many devices it has, and instances and virtual functions of them."""
+        return sum(1 + len(one.instances) + len(one.functions) for one in (*self.cards, *self.others))
+
 
 def claimed_uuids(device: Device) -> Iterable[str]:
     """Yield the uuids that a node claims: none of a Device in which that cannot be recorded."""
