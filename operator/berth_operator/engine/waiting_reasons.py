@@ -15,9 +15,10 @@ short by the clock, and no pod be told.
 
 import collections
 import dataclasses
+import heapq
 import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from berth_operator.engine import ports
@@ -194,8 +195,8 @@ class WaitingReasons:
         self._next = now + RENEWAL_SECONDS
         self._forget()
         due = [one for one in self._of_older_inventory() if one.may_change(now)]
-        due.sort(key=lambda one: one.order)
-        for group in self._in_turns(due)[:diagnoses] or self._in_turns(self._cut_short(now))[:1]:
+        groups = self._first_in_turns(due, diagnoses, key=lambda one: one.order)
+        for group in groups or self._first_in_turns(self._cut_short(now), 1, key=lambda one: one.retry_at):
             if not self._may_diagnose:
                 break
             if self._diagnose(group, now).fits:
@@ -206,26 +207,33 @@ class WaitingReasons:
         return [one for one in self._groups.values() if one.version != self._version]
 
     def _cut_short(self, now: float) -> list[ReasonGroup]:
-        """Return the groups whose diagnosis is to be repeated, in the order in which they are due."""
-        return sorted(
-            (one for one in self._groups.values() if one.retry_at <= now), key=lambda one: one.retry_at
-        )
+        """Return the groups whose diagnosis is to be repeated."""
+        return [one for one in self._groups.values() if one.retry_at <= now]
 
-    def _in_turns(self, groups: list[ReasonGroup]) -> list[ReasonGroup]:
-        """Return groups so that one of each namespace comes first, of the one longest without a diagnosis."""
-        earlier: collections.Counter[str] = collections.Counter()  # Groups of a namespace.
-        turns: list[tuple[int, int, ReasonGroup]] = []
+    def _first_in_turns(
+        self, groups: Iterable[ReasonGroup], count: int, *, key: Callable[[ReasonGroup], float]
+    ) -> list[ReasonGroup]:
+        """Return the first group of each namespace, then the second; first of those longest undiagnosed.
+
+        There may be tens of thousands, and few are wanted: so they are not all sorted.
+        """
+        by_namespace = collections.defaultdict[str, list[ReasonGroup]](list)
         for group in groups:
-            namespace = group.pod_info.namespace
-            turns.append((earlier[namespace], self._diagnosed.get(namespace, NEVER), group))
-            earlier[namespace] += 1
-        return [group for *_, group in sorted(turns, key=lambda one: one[:2])]
+            by_namespace[group.pod_info.namespace].append(group)
+        first = (
+            (turn, self._diagnosed.get(namespace, NEVER), group.order, group)
+            for namespace, there in by_namespace.items()
+            for turn, group in enumerate(heapq.nsmallest(count, there, key=key))
+        )
+        return [group for *_, group in heapq.nsmallest(count, first)]
 
     def _shows_old_message(self, uid: str) -> bool:
         """Whether a current diagnosis has another message than the pod was given."""
         given = self._given[uid]
-        message = given.group.message(given.namespace)
-        return given.message != message and self._is_current(given.group) and uid in self._ledger.backlog
+        group = given.group
+        if group.version != self._version or not group.messages:
+            return False
+        return given.message != group.message(given.namespace) and uid in self._ledger.backlog
 
     def _renewed(self, uid: str) -> tuple[queued_pods.PodInfo, str]:
         pod_info, given = self._ledger.backlog.get(uid), self._given[uid]
@@ -234,14 +242,18 @@ class WaitingReasons:
         return pod_info or given.group.pod_info, message
 
     def _forget(self) -> None:
-        self._given = {uid: given for uid, given in self._given.items() if uid in self._ledger.backlog}
-        self._not_bound = {
-            uid: why for uid, why in self._not_bound.items() if self._ledger.unbound(uid) is not None
-        }
+        """Forget pods that do not wait any more, and then groups without pods; most times there are none."""
+        backlog, unbound = self._ledger.backlog, self._ledger.unbound
+        for uid in [uid for uid in self._given if uid not in backlog]:
+            del self._given[uid]
+        for uid in [uid for uid in self._not_bound if unbound(uid) is None]:
+            del self._not_bound[uid]
         live = {id(given.group) for given in self._given.values()}
-        self._groups = {kind: one for kind, one in self._groups.items() if id(one) in live}
+        for kind in [kind for kind, one in self._groups.items() if id(one) not in live]:
+            del self._groups[kind]
         namespaces = {one.pod_info.namespace for one in self._groups.values()}
-        self._diagnosed = {name: order for name, order in self._diagnosed.items() if name in namespaces}
+        for name in self._diagnosed.keys() - namespaces:
+            del self._diagnosed[name]
 
     # ------------------------------------------------------------ diagnoses
 
