@@ -19,6 +19,7 @@ from berth_operator.scheduling.decisions import Count, Reason
 from berth_operator.scheduling.inventory import Inventory
 
 NAMED: Final = 4
+LONGEST_NAME: Final = 48
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -66,10 +67,10 @@ def _name(inventory: Inventory, key: str) -> str:
 
 
 def _published(inventory: Inventory, key: str) -> str:
-    """Return how an agent spells a model that the catalog does not have."""
+    """Return how an agent spells a model that the catalog does not have, in quotes: it may say anything."""
     number = inventory.table.models.get(key)
     for at, slot in np.argwhere(inventory.table.model == number)[:1].tolist():
         info = inventory.infos[at]
         if info is not None and info.device is not None:
-            return text.name(catalog.normal_model(info.device.cards[slot].model))
+            return text.quoted(catalog.normal_model(info.device.cards[slot].model), most=LONGEST_NAME)
     return key

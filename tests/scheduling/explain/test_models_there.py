@@ -41,14 +41,17 @@ def brief(made: Inventory, pod: queued_pods.PodInfo = WANTED) -> str:
         pytest.param(
             ["NVIDIA L4", "Tesla T4"], "there are L4 and Tesla-T4", id="by name where they are equal"
         ),
-        pytest.param(["Odd  Card", "Even Card"], "there are Even-Card and Odd-Card", id="not in the catalog"),
+        pytest.param(
+            ["Odd  Card", "Even Card"], "there are 'Even-Card' and 'Odd-Card'", id="not in the catalog"
+        ),
         pytest.param(
             ["T4). Node v1 is broken"], "there is 'T4).-Node-v1-is-broken'", id="a made-up sentence"
         ),
         pytest.param(["T4\u2800x"], r"there is 'T4\u2800x'", id="a letter that is not seen"),
-        pytest.param(list("abcde"), "there are a, b, c, d and 1 other", id="one more than is named"),
+        pytest.param(["x" * 99], f"there is '{'x' * 45}...'", id="a long name"),
+        pytest.param(list("abcde"), "there are 'a', 'b', 'c', 'd' and 1 other", id="one more than is named"),
         pytest.param(
-            [*"aabbccdd", *map(str, range(96))], "there are a, b, c, d and 96 others", id="very many"
+            [*"aabbccdd", *map(str, range(96))], "there are 'a', 'b', 'c', 'd' and 96 others", id="very many"
         ),
     ],
 )
