@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from berth_operator.scheduling import node_selection_reasons, node_table
 from berth_operator.scheduling.card_masks import MOST_MASKS
+from berth_operator.scheduling.devices import conditions, requests
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.node_selection_reasons import MOST_UPDATED
@@ -29,6 +30,7 @@ def licences(count: int) -> facts.NodeDemand:
     return builders.demand(extra={random_clusters.LICENCE: count})
 
 
+POOL_A: Final = (("pool", "a"),)
 MANY: Final = [f"n{number:02}" for number in range(40)]
 
 
@@ -285,6 +287,24 @@ def test_named_cards_follow_the_devices() -> None:
     assert np.argwhere(before).tolist() == [[inventory.index["n2"], 1]]
     assert np.argwhere(after).tolist() == [[inventory.index["n2"], 1], [inventory.index["n3"], 0]]
     assert len(inventory._card_masks._masks) <= MOST_MASKS
+
+
+def test_labelled_cards_of_one_changed_node_are_looked_at_anew() -> None:
+    """An agent may change its Device all the time: the cards of the other nodes are not asked again."""
+    inventory = builders.inventory(*builders.nodes(9, cards=1))
+    selectors = (requests.LabelSelector("gpu", (facts.LabelExpression("pool", "In", ("a",)),)),)
+    with mock.patch(
+        "berth_operator.scheduling.devices.conditions.selected", wraps=conditions.selected
+    ) as asked:
+        for at, labels_ in (("n3", POOL_A), ("n5", POOL_A), ("n3", ())):
+            inventory.put_device(builders.device(at, [builders.card(at=at, labels=labels_)]))
+            found = inventory.labelled(selectors)
+        inventory.drop_device("n5")
+        emptied = inventory.labelled(selectors)
+
+    assert np.argwhere(found).tolist() == [[inventory.index["n5"], 0]]
+    assert not emptied.any()
+    assert asked.call_count == 4  # First for two kinds of labels, then for those of one node each time.
 
 
 def test_resources_that_no_node_has_take_no_column() -> None:

@@ -232,7 +232,7 @@ class Inventory:
             self._install(info, device)
 
     def _install(self, info: node_info.NodeInfo, device: device_facts.Device) -> None:
-        self._card_masks.forget()
+        self._card_masks.device_changed(info.row)
         table = self.table
         table.reserve_slots(len(device.cards))
         table.clear_cards(info.row)
@@ -256,7 +256,7 @@ class Inventory:
         info.published = info.device_before_holds = info.device = None
         # An agent that publishes again must report again.
         info.unnamed, info.agent_not_ready, info.unknown = 0, True, False
-        self._card_masks.forget()
+        self._card_masks.device_changed(info.row)
         affected = self.uuid_ownership.withdraw(node, withheld_cards.held(info.holds.values()))
         self._update_cards_of(self.uuid_ownership.take_decided())
         self.table.clear_cards(info.row)
