@@ -2,10 +2,11 @@
 
 import asyncio
 import datetime as dt
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 import pytest
+from prometheus_client import samples
 
 from berth_operator import metrics
 from berth_operator.engine import bind_sender, decision_records, decision_reporter, loop, ports
@@ -123,12 +124,18 @@ class Engine:
 
     def value(self, name: str, **labels: str) -> float | None:
         """Read a sample of the metrics."""
-        return self.metrics.registry.get_sample_value(f"berth_{name}", labels)
+        return next((one.value for one in self._samples(name) if one.labels == labels), None)
 
     def results(self) -> dict[str, float]:
         """Return how many attempts to schedule a pod ended with each result."""
-        found = {result: self.value("scheduling_attempts_total", result=result) for result in metrics.Result}
-        return {result.value: count for result, count in found.items() if count}
+        attempts = self._samples("scheduling_attempts_total")
+        return {one.labels["result"]: one.value for one in attempts if one.value}
+
+    def _samples(self, name: str) -> Iterator[samples.Sample]:
+        """Yield the samples of one metric; tests may ask at each step, so no other one is collected."""
+        sample = f"berth_{name}"
+        for family in self.metrics.registry.restricted_registry([sample]).collect():
+            yield from (one for one in family.samples if one.name == sample)
 
 
 def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
