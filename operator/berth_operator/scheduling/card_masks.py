@@ -75,15 +75,14 @@ class CardMasks:
                 return known.mask
             changed: Iterable[int] = set(self._changed[known.changes :])
             mask = known.mask.copy(order="F")
+            mask[list(changed)] = False
         else:
             if len(self._masks) >= MOST_MASKS:
                 self.forget()
             changed, mask = range(len(infos)), np.zeros(table.model.shape, dtype=np.bool_, order="F")
         for row in changed:
             info = infos[row]
-            cards = info.device.cards if info is not None and info.device is not None else ()
-            mask[row] = False
-            for slot, card in enumerate(cards):
+            for slot, card in enumerate(info.device.cards if info and info.device else ()):
                 if selects(card):
                     mask[row, slot] = True
         self._masks[selection] = Remembered(mask, len(self._changed))
