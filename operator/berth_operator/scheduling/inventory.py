@@ -379,7 +379,7 @@ class Inventory:
         return info
 
     def _vacate_if_absent(self, info: node_info.NodeInfo) -> None:
-        """Take the row of a node that has neither a Node nor a Device any more."""
+        """Vacate the row of a node that has neither a Node nor a Device any more."""
         if info.node is None and info.published is None:
             for hold in info.holds.values():
                 self._use_row(info.row, hold, -1)

@@ -72,7 +72,7 @@ class NodeRows:
         self._absent.pop(name, None)
 
     def give_row(self, name: str) -> NodeInfo:
-        """Give a row to a node that has none, and return the node."""
+        """Return a node that had no row, with one that it has from now on."""
         info = self._absent.pop(name, None) or NodeInfo(name, NO_ROW)
         if not self._vacant:
             self._vacant.append(len(self.infos))
@@ -84,7 +84,7 @@ class NodeRows:
         return info
 
     def take_row(self, info: NodeInfo) -> None:
-        """Take a node's row away; it stays as an absent one if pods hold anything there."""
+        """Vacate a node's row; the node is absent from now on, and kept if pods hold anything there."""
         del self.index[info.name]
         self.infos[info.row] = None
         self._vacant.append(info.row)
