@@ -228,7 +228,7 @@ FLAGS: Final[tuple[tuple[str, str, Callable[[str], Any], str], ...]] = (
         "seconds until a silent leader may be replaced, 60 at most",
     ),
     ("renew-deadline", "SECONDS", _seconds, "seconds in which the leader must renew, or stop"),
-    ("retry-period", "SECONDS", _seconds, "seconds between two attempts to take or renew the lead"),
+    ("retry-period", "SECONDS", _seconds, "seconds between two renewals of the lead"),
     ("binds-at-once", "NUMBER", _count, "Bindings under way at the same time"),
     (
         "binds-per-second",

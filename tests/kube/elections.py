@@ -27,7 +27,7 @@ def candidate(
     time_: clock.Clock | None = None,
     timing: elector.Timing = TIMING,
     stale_revision: Callable[[], int | None] = lambda: None,
-    lapsing: Callable[[], object] = lambda: None,
+    lapsing: Callable[[float], object] = lambda _seconds: None,
 ) -> elector.Elector:
     """Make a candidate; without a clock it lives in real time."""
     now = time_ or time.monotonic

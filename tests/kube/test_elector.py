@@ -88,22 +88,44 @@ async def test_a_silent_leader_is_replaced_after_the_whole_duration(
 
 
 async def test_who_stands_by_prepares_before_the_lease_lapses(session: api.Api) -> None:
-    """It is told one try ahead; a renewal at the last moment calls it off."""
-    time_, told = clock.Clock(), []
+    """It is told once, a second ahead; a renewal at the last moment calls it off."""
+    time_ = clock.Clock()
+    told: list[float] = []
     old = await leader(session, "old_x")
-    next_ = candidate(session, "new_x", time_=time_, lapsing=lambda: told.append(time_()))
+    next_ = candidate(session, "new_x", time_=time_, lapsing=told.append)
 
     assert await next_.try_acquire() is None
     time_.advance(TIMING.duration - TIMING.retry)
     assert await next_.try_acquire() is None
     assert told == []
-    time_.advance(0.1)
-    assert await next_.try_acquire() is None
-    assert told == [time_()]
+    for _ in range(2):
+        time_.advance(0.25)
+        assert await next_.try_acquire() is None
+    assert told == [0.75]
     await renew(old)
     time_.advance(TIMING.retry)
     assert await next_.try_acquire() is None
-    assert len(told) == 1
+    assert told == [0.75]
+
+
+async def test_who_stands_by_leads_soon_after_the_last_renewal(
+    session: api.Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It sees a renewal within a quarter of a period, and that the Lease lapsed within another."""
+    time_ = clock.Clock()
+    renewed: list[float] = []
+    old = await leader(session, "old_x")
+
+    async def sleep(seconds: float) -> None:
+        if not renewed and time_() > 1002.3:
+            await renew(old)
+            renewed.append(time_())
+        time_.advance(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    await candidate(session, "new_x", time_=time_).campaign()
+
+    assert TIMING.duration <= time_() - renewed[0] <= TIMING.duration + TIMING.retry / 2
 
 
 async def test_every_renewal_starts_the_wait_anew(session: api.Api) -> None:

@@ -27,10 +27,13 @@ def make(
     """Return the leader election, which has a thread and a session of its own."""
     timing = elector.Timing(settings.lease_duration, settings.renew_deadline, settings.retry_period)
     main = asyncio.get_running_loop()
-    pause = max(0.0, settings.retry_period - AHEAD_SECONDS)
 
     def restored(evidence: str) -> None:
         main.call_soon_threadsafe(session.history.restored, evidence)
+
+    def lapsing(seconds: float) -> None:
+        pause = max(0.0, seconds - AHEAD_SECONDS)
+        main.call_soon_threadsafe(main.call_later, pause, all_feeds.expect_catch_up)
 
     def make_elector(own: api.Api, idle: leadership.IdleSeconds) -> elector.Elector:
         environment = elector.Environment(
@@ -40,7 +43,7 @@ def make(
             restored,
             settings.namespace,
             watchdog.stale_revision,
-            lambda: main.call_soon_threadsafe(main.call_later, pause, all_feeds.expect_catch_up),
+            lapsing,
         )
         return elector.Elector(own, identity, timing, environment)
 

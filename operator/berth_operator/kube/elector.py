@@ -9,8 +9,7 @@ changes `leaseTransitions`; holder and transitions together are the term that ea
 Each write also carries what the next leader has to know (`kube.lease_notes`). It reads that from the
 very revision that it replaces, so that nothing can be added in between. What a person changed in the
 Lease is put right by the next renewal, or ends the leadership. What follows when it is lost is in
-`leadership` (`exit_lost`); what else begins and ends with a term is in `app`; how long the periods are, in
-`settings`.
+`leadership` (`exit_lost`); what else begins and ends with a term, in `app`; the periods, in `settings`.
 """
 
 import asyncio
@@ -39,6 +38,8 @@ WallClock = Callable[[], dt.datetime]
 RELEASED_SECONDS: Final = 1
 MOST_TRANSITIONS: Final = 2**31 - 1  # What the field holds.
 HUNG_SECONDS: Final = 15.0  # A program whose main loop hangs for so long will not recover.
+# How often a candidate reads the Lease for each renewal: who sees the last one late leads late.
+READS_PER_RENEWAL: Final = 4
 # A renewal without an answer for so long has the server to itself: no bind is sent until it has one.
 LATE_SECONDS: Final = 0.5
 
@@ -70,7 +71,7 @@ class Environment:
 
     `idle` returns for how long the main loop has hung: a program that hangs gives the Lease up.
     `restored` is called with the evidence that the server's data were restored from an older copy, and
-    `lapsing` when the Lease of another holder lapses before the next try, unless it is renewed.
+    `lapsing` with the seconds after which the Lease of another holder lapses, once they are few.
     The Lease is in `namespace`. `stale_revision` returns what the next leader is to know of the agents'
     Leases; as long as it is None, that stays what the last leader wrote.
     """
@@ -81,7 +82,7 @@ class Environment:
     restored: Callable[[str], None]
     namespace: str = names.SYSTEM_NAMESPACE
     stale_revision: Callable[[], int | None] = lambda: None
-    lapsing: Callable[[], object] = lambda: None
+    lapsing: Callable[[float], object] = lambda _seconds: None
 
 
 class Elector:
@@ -94,6 +95,7 @@ class Elector:
         self._environment = environment
         self._clock = environment.clock
         self._observed: Observation | None = None
+        self._foretold: Observation | None = None  # Of this one `lapsing` was told.
         self._held: lease.Lease | None = None
         self._acquiring: asyncio.Task[lease.Lease] | None = None
         self._acquired_clean = False  # Whether the last holder had no bind under way.
@@ -137,10 +139,12 @@ class Elector:
                 log.warning(
                     "the leader's Lease cannot be read or taken: %s", str(error) or "no answer in time"
                 )
+                pause = self._timing.retry
             else:
                 if term is not None:
                     return term
-            await asyncio.sleep(self._timing.retry)
+                pause = self._timing.retry / READS_PER_RENEWAL
+            await asyncio.sleep(pause)
 
     async def try_acquire(self) -> terms.Term | None:
         """Acquire the Lease if that is possible now; return the new term then."""
@@ -182,8 +186,9 @@ class Elector:
         # A Lease that promises more was edited; to respect it would leave the cluster without a leader.
         promised = min(current.spec.lease_duration_seconds or 0, settings.LONGEST_LEASE_SECONDS)
         remaining = self._observed.since + max(promised, self._timing.duration) - now
-        if 0 <= remaining < self._timing.retry:
-            self._environment.lapsing()
+        if 0 <= remaining < self._timing.retry and self._foretold is not self._observed:
+            self._foretold = self._observed
+            self._environment.lapsing(remaining)
         return remaining < 0
 
     def _acquired(self, current: lease.Lease | None) -> lease.Lease:
