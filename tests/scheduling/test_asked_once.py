@@ -9,17 +9,32 @@ import pytest
 from berth_crds import names
 from berth_crds.vocabulary import Scope
 from berth_operator.scheduling import cycle, decisions, explain, queued_pods, signatures
-from berth_operator.scheduling.constraints import reason_counts, registry, topology_spread
+from berth_operator.scheduling.constraints import reason_counts, registry, topologies, topology_spread
+from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.devices.search_effort import Effort
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.search import Search
 from scheduling.placements import RULES
-from scheduling.pod_clusters import HOST, WEB, hold, node, pod, pod_info, read_node, spread, web
+from scheduling.pod_clusters import (
+    HOST,
+    WEB,
+    ZONE,
+    far,
+    hold,
+    node,
+    pod,
+    pod_info,
+    read_node,
+    spread,
+    term,
+    web,
+)
 from support import builders
 
 PROFILES: Final = ("1g.10gb", "2g.20gb", "3g.40gb")
+KEYS: Final = (HOST, ZONE, "rack")  # The nodes have the first two.
 PREFERRED: Final = requests.Grouping(scope=Scope.NUMA, required=False)
 
 
@@ -78,6 +93,19 @@ def worked_out(units: int) -> tuple[int, int]:
 def test_decisions_and_explanations_ask_once_what_depends_on_other_pods() -> None:
     """Of nodes of many gpu units they ask no more often than of those of one."""
     assert worked_out(4) == worked_out(1)
+
+
+def test_which_pods_repel_is_worked_out_once_for_reasons_and_gaps() -> None:
+    """An explanation wants both of the same nodes, and each term takes its time."""
+    inventory, asks = cluster(1), pod_info(pod(labels=WEB, affinity=far(*(term(key) for key in KEYS))))
+    query = Query(inventory, inventory.all_rows, signatures.of(asks.request, asks.demand))
+
+    with mock.patch.object(topologies, "sums", side_effect=topologies.sums) as summed:
+        reasons = reason_counts.evaluate(query, {})
+        gaps = registry.inter_pod_gaps(query)
+
+    assert (reasons.counts()[0].reason, gaps.tolist()) == (Reason.POD_ANTI_AFFINITY, [2 / 3] * 4)
+    assert summed.call_count == len(KEYS)
 
 
 def test_reasons_are_those_of_each_meaning_before_those_of_other_pods() -> None:

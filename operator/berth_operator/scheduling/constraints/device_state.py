@@ -9,6 +9,8 @@ import dataclasses
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import ClassVar, Final, Self
 
+import numpy as np
+
 from berth_operator.scheduling import changes, node_table
 from berth_operator.scheduling.changes import DeviceRef, ProposedChange, Scenario
 from berth_operator.scheduling.constraints import cards, counted_devices
@@ -30,19 +32,16 @@ def resolvable(query: Query) -> Iterator[Rejection]:
             yield Rejection(few & (pieces.trouble == node_table.TROUBLES.index(reason)), reason, pieces.name)
     # Whole cards and shares of cards.
     if cards.card_asks(query.need) and query.any_trouble:
-        trouble = query.table.trouble[query.rows]
         suitable = cards.meeting_conditions(query)  # In trouble or not; `query.matching` has only the others.
+        trouble = query.table.trouble[query.rows]
+        well = trouble == 0
+        there = np.flatnonzero(np.bincount(trouble.ravel())).tolist()
+        by_reason = {TROUBLE_REASONS[number - 1]: trouble == number for number in there if number}
         for ask in cards.card_asks(query.need):
-            yield from _troubled_cards(trouble, ask.count, suitable & cards.large_enough(query, ask))
-
-
-def _troubled_cards(
-    trouble: node_table.Numbers, count: int, suitable: node_table.Mask
-) -> Iterator[Rejection]:
-    few = node_table.count(suitable & (trouble == 0)) < count
-    for reason in TROUBLE_REASONS if few.any() else ():
-        there = (suitable & (trouble == node_table.TROUBLES.index(reason))).any(axis=1)
-        yield Rejection(few & there, reason)
+            large_enough = suitable & cards.large_enough(query, ask)
+            few = node_table.count(large_enough & well) < ask.count
+            for reason, in_trouble in by_reason.items() if few.any() else ():
+                yield Rejection(few & (large_enough & in_trouble).any(axis=1), reason)
 
 
 # ---------------------------------------------------------------- what would lift it

@@ -10,6 +10,7 @@ A pod whose labels are not kept, for want of room, may be any of its namespace: 
 the affinity does not.
 """
 
+import collections
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Iterator
@@ -120,17 +121,21 @@ def feasible(query: Query) -> node_table.Mask:
 
 
 def resolvable(query: Query) -> Iterator[Rejection]:
-    """Yield the nodes that refuse, term by term or key by key."""
+    """Yield the nodes that refuse, term by term or key by key; asked to the end, remember them for `gaps`."""
+    found: list[node_table.Mask] = []
     for reason, refusals in REFUSALS.items():
         for refused, key in refusals(query):
-            yield Rejection(refused[query.rows], reason, key)
+            found.append(refused[query.rows])
+            yield Rejection(found[-1], reason, key)
+    query.refused_for_other_pods = found
 
 
 def gaps(query: Query) -> Iterator[node_table.Scores]:
     """Yield for each node what part it does not meet: of the pod's terms and of the keys of others'."""
-    found = [refused[query.rows] for refusals in REFUSALS.values() for refused, _ in refusals(query)]
-    if found:
-        yield np.mean(found, axis=0)
+    if query.refused_for_other_pods is None:
+        collections.deque(resolvable(query), maxlen=0)
+    if query.refused_for_other_pods:
+        yield np.mean(query.refused_for_other_pods, axis=0)
 
 
 # ---------------------------------------------------------------- what would lift it

@@ -31,6 +31,7 @@ class Query:
         "countable_rows",
         "inventory",
         "need",
+        "refused_for_other_pods",
         "rows",
         "signature",
         "skews",
@@ -47,6 +48,8 @@ class Query:
         # `constraints.topology_spread` sets both: by what its constraints have in common, and by constraint.
         self.countable_rows: dict[Hashable, node_table.Mask] = {}
         self.skews: dict[Hashable, Any] = {}
+        # `constraints.pod_affinity` sets it: the nodes that refuse, for each term or key.
+        self.refused_for_other_pods: list[node_table.Mask] | None = None
         self._any_trouble: bool | None = None
         self._matching: object = NOT_COMPUTED
         self._cards_with_room: object = NOT_COMPUTED

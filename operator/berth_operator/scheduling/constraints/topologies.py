@@ -31,9 +31,7 @@ def domains(query: Query, key: str) -> node_table.Numbers:
 
 def sums(of_rows: node_table.Numbers | node_table.Counts, domains_: node_table.Numbers) -> node_table.Numbers:
     """Return the sum of each domain of something that was counted by row; for no domain it is 0."""
-    found: node_table.Numbers = np.bincount(
-        domains_, weights=of_rows, minlength=int(domains_.max(initial=0)) + 1
-    ).astype(np.int64)
+    found: node_table.Numbers = np.bincount(domains_, weights=of_rows, minlength=1).astype(np.int64)
     found[NO_DOMAIN] = 0
     return found
 
