@@ -243,7 +243,7 @@ FLAGS: Final[tuple[tuple[str, str, Callable[[str], Any], str], ...]] = (
         "audit-period",
         "SECONDS",
         _seconds,
-        "seconds between two comparisons of the ledger with the API (metric berth_ledger_drift, always 0)",
+        "seconds between two comparisons of the ledger with the API; metric berth_ledger_drift should be 0",
     ),
     (
         "prometheus-token-file",

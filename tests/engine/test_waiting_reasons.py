@@ -18,7 +18,7 @@ from support.writers import Reply
 
 CORE = 10
 WANTED = 60  # GiB of a card.
-MOST = waiting_reasons.DIAGNOSES_PER_ROUND
+MOST = waiting_reasons.EXPLANATIONS_PER_ROUND
 BRIEF = "0/2 nodes are available: 2 have no card with enough free"
 
 
@@ -119,8 +119,8 @@ def test_what_has_become_false_is_put_right_in_a_quiet_round() -> None:
     assert reasons.found.next_due(13.0) == 14.0
 
 
-def test_everybody_gets_a_diagnosis_in_the_end() -> None:
-    """More pods than diagnoses, each asking for something else: no round makes more, none is forgotten."""
+def test_everybody_gets_an_explanation_in_the_end() -> None:
+    """More pods than explanations, each asking for something else: no round makes more, none is forgotten."""
     reasons = Reasons(pods=7)
 
     given = reasons.decided()
@@ -132,7 +132,7 @@ def test_everybody_gets_a_diagnosis_in_the_end() -> None:
 
 
 def test_who_has_very_many_kinds_of_pods_keeps_no_other_namespace_waiting() -> None:
-    """They wait first, and new ones come all the time: the next diagnosis is another's all the same."""
+    """They wait first, and new ones come all the time: the next explanation is another's all the same."""
     reasons = Reasons(pods=40)
     asks = builders.request(requests.Gpus(1, core=CORE + 1, memory=WANTED * builders.GIB))
     reasons.pods.append(ledgers.add_waiting(reasons.ledger, "other", namespace="ops", request=asks))
@@ -145,7 +145,7 @@ def test_who_has_very_many_kinds_of_pods_keeps_no_other_namespace_waiting() -> N
 
 
 def test_of_namespaces_with_as_many_kinds_each_has_its_turn() -> None:
-    """One diagnosis of each, and only then the second."""
+    """One explanation of each, and only then the second."""
     reasons = Reasons(pods=0)
     for at, namespace in enumerate(("a", "a", "a", "b", "b", "c")):
         asks = builders.request(requests.Gpus(1, core=CORE, memory=(WANTED + at) * builders.GIB))
@@ -158,7 +158,7 @@ def test_of_namespaces_with_as_many_kinds_each_has_its_turn() -> None:
     assert [[name[0] for name in some] for some in told] == [["b", "c"], ["a", "b"], ["a", "a"]]
 
 
-def test_pods_that_ask_the_same_share_a_diagnosis() -> None:
+def test_pods_that_ask_the_same_share_an_explanation() -> None:
     """A hundred pods of one kind have their whole sentence at once."""
     reasons = Reasons(pods=0)
     reasons.pods = [wait(reasons.ledger, f"p{at}") for at in range(100)]
@@ -167,7 +167,7 @@ def test_pods_that_ask_the_same_share_a_diagnosis() -> None:
 
 
 def test_what_pods_of_several_namespaces_share_names_no_pod_of_another() -> None:
-    """One diagnosis serves all that ask the same, and each is told of the pods of its own namespace alone."""
+    """One explanation serves all that ask the same; each is told of the pods of its own namespace alone."""
     ledger = ledgers.with_nodes(1, 1)
     ledger.node_seen(builders.node(cpu=1000))
     ledger.pod_bound(builders.hold("first", shares=[0], amounts=(("cpu", 1000),)))
@@ -235,7 +235,7 @@ async def test_no_reason_is_left_of_a_pod_that_has_a_place() -> None:
 
 
 def test_a_new_leader_keeps_what_is_right() -> None:
-    """It has time for few diagnoses, and gives of all pods what they show; the diagnoses change nothing."""
+    """It has time for few explanations, and gives of all pods what they show; explaining changes nothing."""
     shown: dict[str, str] = {}
     reasons = Reasons(crowded(ledgers.with_nodes(3, 1)), 7, shown=shown)
     shown |= {pod.uid: reasons.true()[pod.name] for pod in reasons.pods}
@@ -244,7 +244,7 @@ def test_a_new_leader_keeps_what_is_right() -> None:
     assert [reasons.renewed(10.0 * at) for at in range(1, 6)] == [{}] * 5
 
 
-def test_what_an_earlier_leader_gave_is_put_right_by_the_first_diagnosis() -> None:
+def test_what_an_earlier_leader_gave_is_put_right_by_the_first_explanation() -> None:
     """It cannot be compared with the counts of then; once these change, the new ones are given at once."""
     old = "0/3 nodes are available: 3 have no card with enough free. Would fit if …"
     reasons = Reasons(pods=4, shown={f"uid-p{at}": old for at in range(4)})
@@ -265,7 +265,7 @@ def test_what_an_earlier_leader_gave_is_put_right_by_the_first_diagnosis() -> No
     ("count", "step"),
     [pytest.param(400, 0.0, id="so many steps"), pytest.param(40, 0.001, id="so long by the clock")],
 )
-def test_a_diagnosis_has_an_end(count: int, step: float) -> None:
+def test_an_explanation_has_an_end(count: int, step: float) -> None:
     """Sums let the pod in on many nodes and it fits on none: what was not evaluated is named."""
     ledger = ledgers.with_nodes(count, 4)
     for at in range(1, count + 1):  # No two nodes are alike.
@@ -284,15 +284,15 @@ def test_a_diagnosis_has_an_end(count: int, step: float) -> None:
     assert "not fully evaluated (time limit)" in message
 
 
-def test_no_diagnosis_is_cut_short_because_other_programs_have_their_turn() -> None:
+def test_no_explanation_is_cut_short_because_other_programs_have_their_turn() -> None:
     """Then every one would be, for as long as the machine is busy. Only time at work counts."""
     busy = Reasons(now=clock.Ticking(0.01), cpu_clock=clock.Ticking(1e-6))
 
     assert busy.decided(until=1.0) == busy.true()
 
 
-def test_no_diagnosis_is_begun_that_has_no_time() -> None:
-    """What is left of a round is all that diagnoses have, in a quiet one too; else counts are given."""
+def test_no_explanation_is_begun_that_has_no_time() -> None:
+    """What is left of a round is all that explanations have, in a quiet one too; else counts are given."""
     now = clock.Clock()
     reasons = Reasons(now=now)
     too_late, in_time = (now() + share * waiting_reasons.LEAST_SECONDS for share in (0.5, 2.0))
@@ -304,10 +304,10 @@ def test_no_diagnosis_is_begun_that_has_no_time() -> None:
     assert reasons.decided(until=in_time) == reasons.true()
 
 
-def test_a_diagnosis_that_was_cut_short_is_repeated_with_more_time() -> None:
+def test_an_explanation_that_was_cut_short_is_repeated_with_more_time() -> None:
     """It says that it was cut short, and after a pause the pod learns what would help."""
     reasons = Reasons(now=clock.Clock())
-    with mock.patch.object(waiting_reasons, "DIAGNOSIS_STEPS", 1):
+    with mock.patch.object(waiting_reasons, "EXPLANATION_STEPS", 1):
         in_haste = reasons.decided()
 
     assert in_haste["p0"].endswith("Berth ran out of time to find what would help.")
@@ -315,13 +315,13 @@ def test_a_diagnosis_that_was_cut_short_is_repeated_with_more_time() -> None:
     assert reasons.found.next_due(20.0) == 21.0
 
 
-def test_one_diagnosis_in_haste_takes_no_advice_away() -> None:
+def test_one_explanation_in_haste_takes_no_advice_away() -> None:
     """Another one does: what was found before may be outdated by then."""
     reasons = Reasons(now=clock.Clock())
     whole = reasons.decided()
     reasons.ledger.pod_bound(use("n1", 1, "little"))
 
-    with mock.patch.object(waiting_reasons, "DIAGNOSIS_STEPS", 1):
+    with mock.patch.object(waiting_reasons, "EXPLANATION_STEPS", 1):
         assert whole["p0"] != reasons.true()["p0"]
         assert reasons.renewed(1.0) == {}
         in_haste = reasons.renewed(10.0)
@@ -330,21 +330,21 @@ def test_one_diagnosis_in_haste_takes_no_advice_away() -> None:
     assert reasons.renewed(20.0) == reasons.true()
 
 
-def test_diagnoses_that_stay_short_are_repeated_ever_more_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_explanations_that_stay_short_are_repeated_ever_more_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many pods there are of whom not all can be found out, a quiet round makes one of these."""
-    monkeypatch.setattr(waiting_reasons, "DIAGNOSIS_STEPS", 1)
+    monkeypatch.setattr(waiting_reasons, "EXPLANATION_STEPS", 1)
     pods, rounds = 7, 600
     reasons = Reasons(pods=pods)
     reasons.decided()
     for at in range(1, 5):
         reasons.renewed(float(at))
 
-    with mock.patch.object(explain, "explain", wraps=explain.explain) as diagnoses:
+    with mock.patch.object(explain, "explain", wraps=explain.explain) as explanations:
         for at in range(5, 5 + rounds):
             reasons.renewed(float(at))
 
     least = pods * rounds / waiting_reasons.LONGEST_PAUSE_SECONDS
-    assert least <= diagnoses.call_count <= least + 6 * pods
+    assert least <= explanations.call_count <= least + 6 * pods
 
 
 def test_an_init_container_does_not_keep_a_pod_from_learning_what_would_help() -> None:

@@ -85,7 +85,7 @@ async def change(admin: api.Api, **spec: str | int) -> None:
 @contextlib.asynccontextmanager
 async def holding(leader: elector.Elector) -> AsyncIterator[asyncio.Task[None]]:
     """Renew beside the block."""
-    task = asyncio.create_task(leader.hold())
+    task = asyncio.create_task(leader.keep_renewing())
     try:
         yield task
     finally:

@@ -248,7 +248,7 @@ async def test_a_lease_that_somebody_changed_is_lost_at_once(
     await change(admin, **spec)
 
     with pytest.raises(elector.LeadershipLost, match=message):
-        await asyncio.wait_for(old.hold(), 5)
+        await asyncio.wait_for(old.keep_renewing(), 5)
 
 
 LEASE = resources.LEASES.path(names.LEADER_LEASE, namespace=names.SYSTEM_NAMESPACE)
@@ -271,7 +271,7 @@ async def test_a_404_of_a_proxy_is_no_deleted_lease(server: stub.Stub, stub_sess
     old = await leader(stub_session, timing=elector.Timing(2.0, 1.0, 0.1))
 
     with pytest.raises(elector.LeadershipLost, match="not renewed for 1 s"):
-        await asyncio.wait_for(old.hold(), 5)
+        await asyncio.wait_for(old.keep_renewing(), 5)
 
 
 async def test_a_deleted_lease_is_made_anew_by_its_holder(session: api.Api, admin: api.Api) -> None:
@@ -307,7 +307,7 @@ async def test_a_leader_finds_out_that_the_server_was_restored(
     holder = await leader(stub_session, timing=PATIENT)
     renewed = asyncio.Event()
 
-    task = asyncio.create_task(holder.hold(renewed.set))
+    task = asyncio.create_task(holder.keep_renewing(renewed.set))
     await asyncio.wait_for(renewed.wait(), 5)
     task.cancel()
 

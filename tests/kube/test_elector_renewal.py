@@ -119,7 +119,7 @@ async def test_a_doubt_is_settled_by_a_renewal_that_began_after_it(session: api.
     renewed = asyncio.Event()
     steady = holder.confirmed()
 
-    task = asyncio.create_task(holder.hold(renewed.set))
+    task = asyncio.create_task(holder.keep_renewing(renewed.set))
     holder.doubt()
     doubtful = holder.confirmed()
     await asyncio.wait_for(renewed.wait(), 5)

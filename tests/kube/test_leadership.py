@@ -41,7 +41,7 @@ async def leading(account: Path, losses: Losses) -> AsyncIterator[leadership.Lea
     """Lend what leads."""
     link = connection.load(account)
 
-    def make(session: api.Api, idle: leadership.IdleSeconds) -> elector.Elector:
+    def make(session: api.Api, idle: leadership.HungSeconds) -> elector.Elector:
         environment = elector.Environment(
             time.monotonic, lambda: dt.datetime.now(dt.UTC), idle, session.history.restored
         )

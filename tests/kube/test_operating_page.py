@@ -102,7 +102,7 @@ SENTENCES: Final = {
     ],
     "summaries": [
         f"Up to {kind_statuses.AT_ONCE} Devices at a time, each within {kind_statuses.WRITE_SECONDS:g} s;",
-        f"at last once in {write_failures.PAUSE_SECONDS[-1]:g} s",
+        f"in the end every {write_failures.PAUSE_SECONDS[-1]:g} s",
     ],
     "consequences": [
         f"`{names.AGENT_SILENT_TAINT}:{facts.Effect.NO_SCHEDULE}`",
@@ -131,7 +131,7 @@ SENTENCES: Final = {
     ],
     "the loop": [
         f"devices ends after {loop.SEARCH_SECONDS * 1e3:g} ms",
-        f"why it waits after {waiting_reasons.DIAGNOSIS_SECONDS * 1e3:g} ms of CPU time",
+        f"why it waits after {waiting_reasons.EXPLANATION_SECONDS * 1e3:g} ms of CPU time",
         f"pauses of {queued_pods.INITIAL_BACKOFF_SECONDS:g} s as long as each try leaves fewer nodes",
         f"and else of up to {queued_pods.MAX_DEMOTED_BACKOFF_SECONDS:g} s",
         f"explain` looks for {views.SECONDS_IF_FEW * 1e3:g} ms at every card of up to {views.FEW_NODES}",

@@ -119,7 +119,7 @@ def test_for_each_that_is_placed_the_next_of_its_kind_is_tried() -> None:
 
     placed = []
     while mine := [name for name in ready(queue, now=0.01) if name.startswith("2")]:
-        queue.place(f"uid-{mine[0]}")
+        queue.pod_placed(f"uid-{mine[0]}")
         placed.append(mine[0])
 
     assert placed == [f"2-{at:04}" for at in range(100)]
@@ -131,7 +131,7 @@ def test_who_was_helped_on_and_fails_again_waits_for_a_change() -> None:
     queue = crowd(OF_A_KIND + 2)
     queue.cluster_event(FREED)
     ready(queue, now=0.01)
-    queue.place("uid-1-0000")
+    queue.pod_placed("uid-1-0000")
     before = ready(queue, now=0.01)
 
     queue.requeue(f"uid-1-{OF_A_KIND:04}", now=0.01, awaited=FREED)
@@ -228,7 +228,7 @@ def test_restored_pod_remembers_its_attempts() -> None:
     """A pod whose bind failed waits as long as its attempts deserve, and counts this one."""
     queue = Backlog()
 
-    queue.restore(POD, attempts=2, now=1.0)
+    queue.put_back_refused(POD, attempts=2, now=1.0)
 
     assert (queue.next_due(), queue.attempts("uid-p")) == (1.4, 3)
 
@@ -237,7 +237,7 @@ def test_pod_that_is_given_back_is_tried_at_once() -> None:
     """What was decided for it was not carried out, and that is no failure of its own."""
     queue = Backlog()
 
-    queue.give_back(POD, attempts=3)
+    queue.put_back_unjudged(POD, attempts=3)
 
     assert (ready(queue), queue.attempts("uid-p")) == (["p"], 3)
 
@@ -252,7 +252,7 @@ def test_who_only_watches_does_not_grow() -> None:
         queue.push(builders.pod_info(f"p{at}"))
         queue.remove(f"uid-p{at}")
 
-    assert queue._active.tickets <= queues.SPARE_TICKETS + 4
+    assert queue._active_by_filters.tickets <= queues.SPARE_TICKETS + 4
     assert ready(queue) == ["stays"]
 
 

@@ -87,7 +87,7 @@ def pauses(*left: int) -> list[float]:
     """Return how long a pod waits after each attempt, whose searches leave so many nodes."""
     queue, found = backlogs.of(A), []
     for nodes in left:
-        queue.requeue("uid-a", now=0.0, awaited=None, demoted=True, left=nodes)
+        queue.requeue("uid-a", now=0.0, awaited=None, demoted=True, unsearched=nodes)
         found.append(queue.next_due() or 0.0)
     return found
 

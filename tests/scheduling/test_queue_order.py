@@ -17,7 +17,7 @@ from support.backlogs import FREED
 def line(*pods: queued_pods.PodInfo, allowed: int = 0) -> Backlog:
     """Return a backlog of these pods, in the order of their creation."""
     backlog = backlogs.of(*(dataclasses.replace(pod, created=f"{at:04}") for at, pod in enumerate(pods)))
-    backlog.allow(allowed)
+    backlog.set_label_limit(allowed)
     return backlog
 
 
@@ -98,7 +98,7 @@ def test_a_policy_that_changes_gives_everybody_a_new_turn() -> None:
 
     found = []
     for allowed in (0, 10**9, 0):
-        backlog.allow(allowed)
+        backlog.set_label_limit(allowed)
         found.append(ready(backlog))
 
     assert found == ["s b", "b s", "s b"]
@@ -109,7 +109,7 @@ def test_a_policy_that_changes_ends_no_pause() -> None:
     backlog = line(pod("s", "y"), pod("b", "x", 9))
     backlog.requeue("uid-b", now=1000.0, awaited=None)
 
-    backlog.allow(10**9)
+    backlog.set_label_limit(10**9)
 
     assert ready(backlog) == "s"
 

@@ -80,8 +80,8 @@ def test_kinds_of_pods_that_are_gone_leave_nothing_behind() -> None:
     backlog.push(builders.pod_info("again"))
     backlog.requeue("uid-again", now=0.0, awaited=FREED)
 
-    assert len(backlog._kinds) <= 2 * queues.SPARE_TICKETS
-    stays, other, again = (entry.kind for entry in backlog.entries())
+    assert len(backlog._kind_numbers) <= 2 * queues.SPARE_TICKETS
+    stays, other, again = (entry.kind_number for entry in backlog.entries())
     assert stays == again != other
 
 

@@ -6,9 +6,9 @@ from berth_operator.scheduling.time_shares import HALVED_SECONDS, MOST_NAMESPACE
 def test_a_share_is_exceeded_until_time_has_gone_by() -> None:
     """What was taken adds up, and counts half after a while."""
     shares = TimeShares()
-    shares.take("a", SHARE_SECONDS, 10.0)
+    shares.record("a", SHARE_SECONDS, 10.0)
     once = shares.exceeded("a", 10.0)
-    shares.take("a", SHARE_SECONDS / 2, 10.0)
+    shares.record("a", SHARE_SECONDS / 2, 10.0)
 
     assert (once, shares.exceeded("a", 10.0), shares.exceeded("b", 10.0)) == (False, True, False)
     assert not shares.exceeded("a", 10.0 + HALVED_SECONDS)
@@ -18,7 +18,7 @@ def test_what_is_taken_all_the_time_is_bounded() -> None:
     """So nobody has to wait for long who takes less from now on."""
     shares = TimeShares()
     for at in range(1000):
-        shares.take("a", 0.01, at * 0.01)
+        shares.record("a", 0.01, at * 0.01)
 
     assert not shares.exceeded("a", 10.0 + 4 * HALVED_SECONDS)
 
@@ -27,7 +27,7 @@ def test_namespaces_that_have_taken_nothing_lately_are_forgotten() -> None:
     """There may have been very many."""
     shares = TimeShares()
     for at in range(3 * MOST_NAMESPACES):
-        shares.take(f"n{at}", SHARE_SECONDS * 3, float(at))
+        shares.record(f"n{at}", SHARE_SECONDS * 3, float(at))
 
     assert len(shares) <= MOST_NAMESPACES
     assert shares.exceeded(f"n{3 * MOST_NAMESPACES - 1}", 3.0 * MOST_NAMESPACES)

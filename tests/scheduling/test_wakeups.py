@@ -73,7 +73,7 @@ def test_who_comes_first_is_placed_first_all_the_same() -> None:
 
     placed = []
     for one in queue.active(0.01):
-        queue.place(one.uid)
+        queue.pod_placed(one.uid)
         placed.append(one.name)
 
     assert placed == [*(f"a{at:04}" for at in range(40)), "b0000"]

@@ -1,9 +1,9 @@
-"""The pauses of binds for which the API server asks.
+"""The pauses of binds after a 429 of the API server (Too Many Requests, `ports.Throttled`).
 
-A server with too many requests rejects some, and names a time. It divides itself fairly, so the rejected
-ones may be those of one namespace: there a write may cost it a hundred times as much as elsewhere, such as
-where thousands watch the pods. So a pause is for the namespace whose bind was rejected. Once a second
-namespace is told to pause meanwhile, it is for all.
+A server with too many requests rejects some, and names a time. It divides its capacity fairly, so the
+rejected ones may be those of one namespace: there a write may cost it a hundred times as much as elsewhere,
+such as where thousands watch the pods. So only the namespace whose bind was rejected pauses. If a second one
+is told to pause meanwhile, all do.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ class BindPauses:
 
     def add(self, namespace: str, seconds: float) -> bool:
         """Let a namespace pause; return whether all do because it is not the only one."""
-        self.end(now := self._clock())
+        self.forget_over(now := self._clock())
         until = now + min(seconds, rate_limiter.LONGEST_BACKOFF_SECONDS)
         self._until[namespace] = max(until, self._until.get(namespace, 0.0))
         if len(self._until) > 1:
@@ -40,10 +40,10 @@ class BindPauses:
     async def _sleep(self, namespace: str) -> None:
         await asyncio.sleep(self.seconds_left(namespace))
 
-    def end(self, now: float) -> None:
+    def forget_over(self, now: float) -> None:
         """Forget the pauses that are over."""
         self._until = {name: until for name, until in self._until.items() if until > now}
 
     def next_end(self) -> float | None:
-        """Return when the next pause is to be ended, if any namespace pauses."""
+        """Return when the next pause ends, if any namespace pauses."""
         return min(self._until.values(), default=None)

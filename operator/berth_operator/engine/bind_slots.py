@@ -22,13 +22,13 @@ FORGOTTEN_SECONDS: Final = 60.0  # After the last request of a namespace.
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Window:
-    """How many requests of a namespace may be under way; `used` counts those in slots apart."""
+    """How many requests of a namespace may be under way; `slow_slots_used` counts those in slow slots."""
 
     namespace: str
     width: int
-    acquired_at: float
+    last_used_at: float
     slow: bool = False
-    used: int = 0
+    slow_slots_used: int = 0
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -36,7 +36,7 @@ class Slot:
     """The right to have one request under way."""
 
     window: Window
-    counted_apart: bool  # It does not use a slot of the other namespaces.
+    is_slow_slot: bool  # One of those for slow namespaces: it uses none of the others.
     sent_at: float | None = None
     released: bool = False
 
@@ -64,7 +64,7 @@ class BindSlots:
         return self._slow.keys()
 
     def width(self, namespace: str) -> int | None:
-        """Return how many requests of a namespace may be under way; None where only those of all count."""
+        """Return how many requests of a namespace may be under way; None if only the limit of all applies."""
         if (window := self._windows.get(namespace)) is None:
             return self._first_width if self._first_width < self._at_once else None
         return window.width if window.slow or window.width < self._at_once else None
@@ -76,7 +76,7 @@ class BindSlots:
             return await self.acquire_patiently(namespace)
         await self._free.acquire()
         if not window.slow:
-            return Slot(window, counted_apart=False)
+            return Slot(window, is_slow_slot=False)
         self._free.release()
         return None
 
@@ -84,14 +84,14 @@ class BindSlots:
         """Wait for a slot, however long that takes in a slow namespace."""
         window = self._window(namespace)
         while window.slow:
-            used = sum(one.used for one in self._slow.values())
-            if window.used < window.width and used < self.most_slow:
-                window.used += 1
-                return Slot(window, counted_apart=True)
+            used = sum(one.slow_slots_used for one in self._slow.values())
+            if window.slow_slots_used < window.width and used < self.most_slow:
+                window.slow_slots_used += 1
+                return Slot(window, is_slow_slot=True)
             self._slow_slot_free.clear()
             await self._slow_slot_free.wait()
         await self._free.acquire()
-        return Slot(window, counted_apart=False)
+        return Slot(window, is_slow_slot=False)
 
     def start_timing(self, slot: Slot) -> None:
         """Start to measure how long the answer takes."""
@@ -104,8 +104,8 @@ class BindSlots:
         """Make a slot free for another request."""
         slot.released = True
         window = slot.window
-        if slot.counted_apart:
-            window.used -= 1
+        if slot.is_slow_slot:
+            window.slow_slots_used -= 1
             self._slow_slot_free.set()
         else:
             self._free.release()
@@ -132,16 +132,16 @@ class BindSlots:
             self._timed.popleft()
 
     def narrow(self, namespace: str) -> None:
-        """Narrow the window of a namespace, and move its requests under way to slots apart.
+        """Narrow the window of a namespace, and move its requests under way to slow slots.
 
         In a window that is slow already, these are requests that had their slot before and were sent late.
         """
         window = self._window(namespace)
         window.width = self._slow_width
         for slot in self._timed:
-            if slot.window is window and not slot.released and not slot.counted_apart:
-                slot.counted_apart = True
-                window.used += 1
+            if slot.window is window and not slot.released and not slot.is_slow_slot:
+                slot.is_slow_slot = True
+                window.slow_slots_used += 1
                 self._free.release()
         if not window.slow:
             self._set_slow(window, slow=True)
@@ -158,7 +158,7 @@ class BindSlots:
             self._prune(now)
         if (window := self._windows.get(namespace)) is None:
             window = self._windows[namespace] = Window(namespace, self._first_width, now)
-        window.acquired_at = now
+        window.last_used_at = now
         return window
 
     def _prune(self, now: float) -> None:
@@ -168,7 +168,7 @@ class BindSlots:
         self._windows = {
             name: one
             for name, one in self._windows.items()
-            if now - one.acquired_at <= FORGOTTEN_SECONDS or one.used or id(one) in in_use
+            if now - one.last_used_at <= FORGOTTEN_SECONDS or one.slow_slots_used or id(one) in in_use
         }
         self._slow = {name: one for name, one in self._windows.items() if one.slow}
 

@@ -40,7 +40,7 @@ class DecisionReporter:
         self.reasons.new_round(until=until)
         # Before the new ones, which else would take all diagnoses where there are some in each round.
         for pod_info, message in self.reasons.renewed(
-            self._clock(), diagnoses=1 if made else waiting_reasons.DIAGNOSES_PER_ROUND
+            self._clock(), explanations=1 if made else waiting_reasons.EXPLANATIONS_PER_ROUND
         ):
             self._status_writer.unschedulable(pod_info, message)
         for decision in made:
@@ -66,7 +66,7 @@ class DecisionReporter:
                 now=self._clock(),
                 awaited=decision.awaited,
                 demoted=wait is not None and wait.cut_short,
-                left=wait.unsearched if wait is not None else 0,
+                unsearched=wait.unsearched if wait is not None else 0,
                 undecided=wait.undecided if wait is not None else frozenset(),
             )
             self._status_writer.unschedulable(

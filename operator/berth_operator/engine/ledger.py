@@ -92,7 +92,7 @@ class Ledger:
         """Charge a placement before its Binding is sent."""
         self._step(decision.uid, Step.ASSUME)
         attempts = self.backlog.attempts(decision.uid)
-        if (pod_info := self.backlog.place(decision.uid)) is None:
+        if (pod_info := self.backlog.pod_placed(decision.uid)) is None:
             del self._states[decision.uid]
             raise IllegalStep(f"{decision.uid} does not wait")
         self.assumed_pods.add(pod_info, attempts, decision.placement)
@@ -108,9 +108,11 @@ class Ledger:
         taken_back = self.assumed_pods.pop(uid)
         self._release(uid)
         if refused:
-            self.backlog.restore(taken_back.pod_info, attempts=taken_back.attempts, now=self._clock())
+            self.backlog.put_back_refused(
+                taken_back.pod_info, attempts=taken_back.attempts, now=self._clock()
+            )
         else:
-            self.backlog.give_back(taken_back.pod_info, attempts=taken_back.attempts)
+            self.backlog.put_back_unjudged(taken_back.pod_info, attempts=taken_back.attempts)
         self.wake.set()
 
     def _node_changed(self, node: str, *, devices_alone: bool = False) -> None:
@@ -389,7 +391,7 @@ class Ledger:
             self.policy = policy
             for uid in self.unreadable_pods.believe(policy.pod_records_from):
                 self._recharge(uid)
-            self.backlog.allow(policy.label_priority)
+            self.backlog.set_label_limit(policy.label_priority)
             some = [ClusterEvent.POLICY_CHANGED, *([ClusterEvent.LOAD_CHANGED] if freed else [])]
             self.backlog.cluster_event(ClusterEvent if otherwise else some)
             self.wake.set()

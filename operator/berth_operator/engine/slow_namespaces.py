@@ -43,7 +43,7 @@ class SlowNamespaces:
 
     def resume(self, now: float) -> None:
         """Release the namespaces of which more binds may be decided now, and report long waits."""
-        self._bind_sender.pauses.end(now)
+        self._bind_sender.pauses.forget_over(now)
         suspended = self._backlog.suspended
         self._since = {namespace: self._since.get(namespace, now) for namespace in suspended}
         self._reported = {

@@ -1,16 +1,16 @@
-"""The reasons why pods wait: one sentence for each, with a diagnosis if there is time.
+"""The reasons why pods wait: one sentence for each, with an explanation if there is time.
 
-The counts of a failing decision are cheap and always there; a diagnosis of the nodes, with what would help,
-takes milliseconds, so a round makes only a few, in the time that is left after deciding. Pods with the same
-request share one. A diagnosis is current until the inventory changes, because its sentence names nodes and
-figures. Without time for one, a pod keeps its message while its counts are those that the message was given
-for; otherwise it gets the counts in words. A message of an earlier leader is kept until the first
-diagnosis, or until other nodes refuse. `renewed` makes up for diagnoses that were left out or are of an
-older inventory, without any decision: each second one at least, however many new pods there are. A
-diagnosis that was cut short is repeated after all others, with more time and after longer and longer
-pauses; a single one takes no advice away that was found before, for a busy moment is no news. How long one
-may take is counted in CPU time: where other programs take turns on the core, each diagnosis would be cut
-short by the clock, and no pod be told.
+The counts of a failing decision are cheap and always there; an explanation of the nodes, with what would
+help, takes milliseconds, so a round makes only a few, in the time that is left after deciding. Pods with the
+same request share one. An explanation is current until the inventory changes, because its sentence names
+nodes and figures. Without time for one, a pod keeps its message while its counts are those that the message
+was given for; otherwise it gets the counts in words. A message of an earlier leader is kept until the first
+explanation, or until other nodes refuse. `renewed` makes up for explanations that were left out or are of an
+older inventory, without any decision: at least one a second, however many pods are new. An explanation that
+was cut short is repeated after all others, with more time and after longer and longer pauses. One that is cut
+short for the first time does not replace complete advice found before: it may only have been a busy moment.
+How long one may take is counted in CPU time: where other programs take turns on the core, each explanation
+would be cut short by the clock, and no pod be told.
 """
 
 import collections
@@ -28,13 +28,13 @@ from berth_operator.scheduling.devices import requests, search_effort
 from berth_operator.scheduling.devices.search_effort import Effort
 from berth_operator.scheduling.nodes import facts
 
-DIAGNOSES_PER_ROUND: Final = 2  # Each may take some milliseconds.
-DIAGNOSIS_STEPS: Final = 2000  # Of one diagnosis; a limit where there is no clock, too.
-DIAGNOSIS_SECONDS: Final = 0.008  # From the first step on; before that all nodes are examined at once.
-LONGEST_DIAGNOSIS_SECONDS: Final = 0.024  # Of one that was cut short more than once.
+EXPLANATIONS_PER_ROUND: Final = 2  # Each may take some milliseconds.
+EXPLANATION_STEPS: Final = 2000  # Of one explanation; a limit where there is no clock, too.
+EXPLANATION_SECONDS: Final = 0.008  # From the first step on; before that all nodes are examined at once.
+LONGEST_EXPLANATION_SECONDS: Final = 0.024  # Of one that was cut short more than once.
 LEAST_SECONDS: Final = 0.015  # With less than that left of a round, none is started.
 RENEWAL_SECONDS: Final = 1.0  # Between the rounds that renew reasons.
-LONGEST_PAUSE_SECONDS: Final = 60.0  # Between two diagnoses that are cut short.
+LONGEST_PAUSE_SECONDS: Final = 60.0  # Between two explanations that are cut short.
 # A reason may change so often at once, and then again after so many seconds each: all pods that show it are
 # written then.
 MOST_CHANGES: Final = 4
@@ -46,17 +46,18 @@ Kind = tuple[requests.DeviceRequest, facts.NodeDemand, str]  # `PodInfo.kind`.
 
 @dataclasses.dataclass(slots=True)
 class ReasonGroup:
-    """Why pods with the same request wait: the last counts, and the last diagnosis.
+    """Why pods with the same request wait: the last counts, and the last explanation.
 
-    The diagnosis is current for one version of the inventory; a changed count makes it void. `order`
-    rises with each new group, and with each diagnosis. `times_cut_short` counts the diagnoses in a row that
-    were cut short; `retry_at` is when the next one may be made. `complete_for` are the counts for which the
-    messages were found without being cut short, if they were. `changes_left` is how often the messages may
-    change, as of `counted_at`: where nodes change all the time, not all of it is worth a write for each pod.
+    The explanation is current for one version of the inventory; a changed count makes it void. `last_serial`
+    is that of the last explanation, or of the group before it has one. `times_cut_short` counts the
+    explanations in a row that were cut short; `retry_at` is when the next one may be made. `complete_for` are
+    the counts for which the messages were found without being cut short, if they were. `changes_left` is how
+    often the messages may change, as of `counted_at`: where nodes change all the time, not all of it is worth
+    a write for each pod.
     """
 
     pod_info: queued_pods.PodInfo
-    order: int
+    last_serial: int
     counts: tuple[decisions.Count, ...] = ()
     version: int = NEVER
     messages: Mapping[str, str] = dataclasses.field(default_factory=dict)  # See `explain.by_namespace`.
@@ -66,8 +67,8 @@ class ReasonGroup:
     changes_left: float = MOST_CHANGES
     counted_at: float = 0.0
 
-    def may_change(self, now: float) -> bool:
-        """Whether there may be new messages now."""
+    def refill_changes(self, now: float) -> bool:
+        """Add to `changes_left` what has been gained since; return whether there may be new messages now."""
         gained = max(0.0, now - self.counted_at) / CHANGE_SECONDS
         self.changes_left, self.counted_at = min(MOST_CHANGES, self.changes_left + gained), now
         return not self.messages or self.changes_left >= 1
@@ -78,7 +79,7 @@ class ReasonGroup:
         return bool(self.messages) and self.complete_for == self.counts
 
     def message(self, namespace: str) -> str:
-        """Return the message of the last diagnosis for a namespace, which names no pods of other ones."""
+        """Return the message of the last explanation for a namespace, which names no pods of other ones."""
         return self.messages.get(namespace, self.messages.get("", ""))
 
 
@@ -124,14 +125,14 @@ class WaitingReasons:
         self._given: dict[str, GivenReason] = {}
         self._not_bound: dict[str, str] = {}  # Why a pod that fits is not bound, by uid.
         self._groups: dict[Kind, ReasonGroup] = {}
-        self._orders = itertools.count()
-        self._diagnosed: dict[str, int] = {}  # The order of the last diagnosis, by namespace.
-        self._diagnoses_left = DIAGNOSES_PER_ROUND
+        self._serials = itertools.count()
+        self._explained: dict[str, int] = {}  # The order of the last explanation, by namespace.
+        self._explanations_left = EXPLANATIONS_PER_ROUND
         self._next = 0.0
 
     def new_round(self, *, until: float = math.inf) -> None:
-        """Allow some diagnoses again, until this moment, and forget the pods that do not wait any more."""
-        self._diagnoses_left, self._until = DIAGNOSES_PER_ROUND, until
+        """Allow some explanations again, until this moment, and forget the pods that do not wait any more."""
+        self._explanations_left, self._until = EXPLANATIONS_PER_ROUND, until
         if len(self._given) + len(self._not_bound) > 2 * len(self._ledger.backlog) + 64:
             self._forget()
 
@@ -160,15 +161,15 @@ class WaitingReasons:
             return explain.sentence(decision, pod_info)
         kind = pod_info.kind
         if (group := self._groups.get(kind)) is None:
-            group = self._groups[kind] = ReasonGroup(pod_info, next(self._orders))
+            group = self._groups[kind] = ReasonGroup(pod_info, next(self._serials))
         if group.counts != decision.counts:
             group.counts, group.version = decision.counts, NEVER
-        if not self._is_current(group) and self._may_diagnose and self._may_change(group):
-            self._diagnose(group)
+        if not self._is_current(group) and self._may_explain and self._may_change(group):
+            self._explain(group)
         message = (
             group.message(pod_info.namespace)
             if self._is_current(group)
-            else self._without_diagnosis(pod_info, group)
+            else self._without_explanation(pod_info, group)
         )
         self._given[pod_info.uid] = GivenReason(group, pod_info.namespace, message, group.counts)
         return message
@@ -176,30 +177,30 @@ class WaitingReasons:
     # ------------------------------------------------------------ what is renewed
 
     def next_due(self, now: float) -> float | None:
-        """Return when the next renewal may be, if any pod waits; a renewal with nothing to do is put off."""
+        """Put off a renewal that has nothing to do; return when the next may be, None if no pod waits."""
         idle = not self._of_older_inventory() and not self._cut_short(now)
         if now >= self._next and idle and not any(map(self._shows_old_message, self._given)):
             self._next = now + RENEWAL_SECONDS
         return self._next if self._given else None
 
     def renewed(
-        self, now: float, *, diagnoses: int = DIAGNOSES_PER_ROUND
+        self, now: float, *, explanations: int = EXPLANATIONS_PER_ROUND
     ) -> list[tuple[queued_pods.PodInfo, str]]:
-        """Make some diagnoses that are due, and return the pods with a new message.
+        """Make some explanations that are due, and return the pods with a new message.
 
-        The oldest diagnosis comes first, so that new pods do not delay older ones, and the namespaces have
+        The oldest explanation comes first, so that new pods do not delay older ones, and the namespaces have
         turns; one that was cut short comes last, one a round.
         """
         if now < self._next:
             return []
         self._next = now + RENEWAL_SECONDS
         self._forget()
-        due = [one for one in self._of_older_inventory() if one.may_change(now)]
-        groups = self._first_in_turns(due, diagnoses, key=lambda one: one.order)
+        due = [one for one in self._of_older_inventory() if one.refill_changes(now)]
+        groups = self._first_in_turns(due, explanations, key=lambda one: one.last_serial)
         for group in groups or self._first_in_turns(self._cut_short(now), 1, key=lambda one: one.retry_at):
-            if not self._may_diagnose:
+            if not self._may_explain:
                 break
-            if self._diagnose(group, now).fits:
+            if self._explain(group, now).fits:
                 group.messages = {}  # It is decided for soon, and then it has a place or another reason.
         return [self._renewed(uid) for uid in self._given if self._shows_old_message(uid)]
 
@@ -207,13 +208,13 @@ class WaitingReasons:
         return [one for one in self._groups.values() if one.version != self._version]
 
     def _cut_short(self, now: float) -> list[ReasonGroup]:
-        """Return the groups whose diagnosis is to be repeated."""
+        """Return the groups whose explanation is to be repeated."""
         return [one for one in self._groups.values() if one.retry_at <= now]
 
     def _first_in_turns(
         self, groups: Iterable[ReasonGroup], count: int, *, key: Callable[[ReasonGroup], float]
     ) -> list[ReasonGroup]:
-        """Return the first group of each namespace, then the second; first of those longest undiagnosed.
+        """Return the first group of each namespace, then the second; first of those longest unexplained.
 
         There may be tens of thousands, and few are wanted: so they are not all sorted.
         """
@@ -221,14 +222,14 @@ class WaitingReasons:
         for group in groups:
             by_namespace[group.pod_info.namespace].append(group)
         first = (
-            (turn, self._diagnosed.get(namespace, NEVER), group.order, group)
+            (turn, self._explained.get(namespace, NEVER), group.last_serial, group)
             for namespace, there in by_namespace.items()
             for turn, group in enumerate(heapq.nsmallest(count, there, key=key))
         )
         return [group for *_, group in heapq.nsmallest(count, first)]
 
     def _shows_old_message(self, uid: str) -> bool:
-        """Whether a current diagnosis has another message than the pod was given."""
+        """Whether a current explanation has another message than the pod was given."""
         given = self._given[uid]
         group = given.group
         if group.version != self._version or not group.messages:
@@ -252,10 +253,10 @@ class WaitingReasons:
         for kind in [kind for kind, one in self._groups.items() if id(one) not in live]:
             del self._groups[kind]
         namespaces = {one.pod_info.namespace for one in self._groups.values()}
-        for name in self._diagnosed.keys() - namespaces:
-            del self._diagnosed[name]
+        for name in self._explained.keys() - namespaces:
+            del self._explained[name]
 
-    # ------------------------------------------------------------ diagnoses
+    # ------------------------------------------------------------ explanations
 
     @property
     def _version(self) -> int:
@@ -264,11 +265,11 @@ class WaitingReasons:
     def _is_current(self, group: ReasonGroup) -> bool:
         return group.version == self._version and bool(group.messages)
 
-    def _diagnose(self, group: ReasonGroup, now: float | None = None) -> explain.Explanation:
-        """Make a diagnosis; in a renewal with more time, if it was cut short before."""
-        self._diagnoses_left -= 1
+    def _explain(self, group: ReasonGroup, now: float | None = None) -> explain.Explanation:
+        """Make an explanation; in a renewal with more time, if it was cut short before."""
+        self._explanations_left -= 1
         effort = Effort(
-            DIAGNOSIS_STEPS,
+            EXPLANATION_STEPS,
             None
             if self._cpu_clock is None
             else search_effort.timer(self._cpu_clock, self._seconds(group, now)),
@@ -276,11 +277,13 @@ class WaitingReasons:
         explanation = explain.explain(
             self._ledger.search, group.pod_info, policy=self._ledger.policy, effort=effort
         )
-        group.order = self._diagnosed[group.pod_info.namespace] = next(self._orders)
+        group.last_serial = self._explained[group.pod_info.namespace] = next(self._serials)
         group.version = self._version
-        if not (explanation.cut and group.is_complete and group.times_cut_short == 0):
+        keeps_complete_one = explanation.cut and group.is_complete and not group.times_cut_short
+        if not keeps_complete_one:
             messages = explain.by_namespace(explanation, group.pod_info)
-            group.changes_left -= bool(group.messages) and messages != group.messages
+            if group.messages and messages != group.messages:
+                group.changes_left -= 1
             group.messages = messages
             group.complete_for = () if explanation.cut else group.counts
         group.times_cut_short = group.times_cut_short + 1 if explanation.cut else 0
@@ -289,24 +292,24 @@ class WaitingReasons:
         return explanation
 
     def _seconds(self, group: ReasonGroup, now: float | None) -> float:
-        """Return how long a diagnosis may work: in a renewal longer, each time that it was cut short."""
+        """Return how long an explanation may work: in a renewal longer, each time that it was cut short."""
         if self._clock is None or now is None:
-            return DIAGNOSIS_SECONDS
-        longer = min(DIAGNOSIS_SECONDS * (1 << min(group.times_cut_short, 8)), LONGEST_DIAGNOSIS_SECONDS)
-        return max(DIAGNOSIS_SECONDS, min(longer, self._until - self._clock()))
+            return EXPLANATION_SECONDS
+        longer = min(EXPLANATION_SECONDS * (1 << min(group.times_cut_short, 8)), LONGEST_EXPLANATION_SECONDS)
+        return max(EXPLANATION_SECONDS, min(longer, self._until - self._clock()))
 
     def _may_change(self, group: ReasonGroup) -> bool:
         """Whether there may be new messages; always where there is no clock."""
-        return self._clock is None or group.may_change(self._clock())
+        return self._clock is None or group.refill_changes(self._clock())
 
     @property
-    def _may_diagnose(self) -> bool:
-        """Whether the round has time for another diagnosis."""
-        return self._diagnoses_left > 0 and (
+    def _may_explain(self) -> bool:
+        """Whether the round has time for another explanation."""
+        return self._explanations_left > 0 and (
             self._clock is None or self._clock() + LEAST_SECONDS <= self._until
         )
 
-    def _without_diagnosis(self, pod_info: queued_pods.PodInfo, group: ReasonGroup) -> str:
+    def _without_explanation(self, pod_info: queued_pods.PodInfo, group: ReasonGroup) -> str:
         """Return the last message of a pod while it holds, else the counts in words."""
         given = self._given.get(pod_info.uid)
         if given is not None and (given.holds_for(group) or not self._may_change(group)):

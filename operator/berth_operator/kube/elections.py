@@ -35,11 +35,11 @@ def make(
         pause = max(0.0, seconds - AHEAD_SECONDS)
         main.call_soon_threadsafe(main.call_later, pause, all_feeds.expect_catch_up)
 
-    def make_elector(own: api.Api, idle: leadership.IdleSeconds) -> elector.Elector:
+    def make_elector(own: api.Api, hung_seconds: leadership.HungSeconds) -> elector.Elector:
         environment = elector.Environment(
             time.monotonic,
             lease.wall,
-            idle,
+            hung_seconds,
             restored,
             settings.namespace,
             watchdog.stale_revision,

@@ -38,9 +38,9 @@ WallClock = Callable[[], dt.datetime]
 RELEASED_SECONDS: Final = 1
 MOST_TRANSITIONS: Final = 2**31 - 1  # What the field holds.
 HUNG_SECONDS: Final = 15.0  # A program whose main loop hangs for so long will not recover.
-# How often a candidate reads the Lease for each renewal: who sees the last one late leads late.
+# How often a candidate reads the Lease for each renewal: to see the last one late delays taking over.
 READS_PER_RENEWAL: Final = 4
-# A renewal without an answer for so long has the server to itself: no bind is sent until it has one.
+# While a renewal has had no answer for so long, no bind is sent.
 LATE_SECONDS: Final = 0.5
 
 
@@ -69,7 +69,7 @@ class Observation:
 class Environment:
     """What the elector needs beside the server.
 
-    `idle` returns for how long the main loop has hung: a program that hangs gives the Lease up.
+    `hung_seconds` returns for how long the main loop has hung: a program that hangs gives the Lease up.
     `restored` is called with the evidence that the server's data were restored from an older copy, and
     `lapsing` with the seconds after which the Lease of another holder lapses, once they are few.
     The Lease is in `namespace`. `stale_revision` returns what the next leader is to know of the agents'
@@ -78,7 +78,7 @@ class Environment:
 
     clock: ports.Clock
     wall: WallClock
-    idle: Callable[[], float]
+    hung_seconds: Callable[[], float]
     restored: Callable[[str], None]
     namespace: str = names.SYSTEM_NAMESPACE
     stale_revision: Callable[[], int | None] = lambda: None
@@ -95,7 +95,7 @@ class Elector:
         self._environment = environment
         self._clock = environment.clock
         self._observed: Observation | None = None
-        self._foretold: Observation | None = None  # Of this one `lapsing` was told.
+        self._lapse_announced: Observation | None = None  # The one that `lapsing` was called for.
         self._held: lease.Lease | None = None
         self._acquiring: asyncio.Task[lease.Lease] | None = None
         self._acquired_clean = False  # Whether the last holder had no bind under way.
@@ -186,8 +186,8 @@ class Elector:
         # A Lease that promises more was edited; to respect it would leave the cluster without a leader.
         promised = min(current.spec.lease_duration_seconds or 0, settings.LONGEST_LEASE_SECONDS)
         remaining = self._observed.since + max(promised, self._timing.duration) - now
-        if 0 <= remaining < self._timing.retry and self._foretold is not self._observed:
-            self._foretold = self._observed
+        if 0 <= remaining < self._timing.retry and self._lapse_announced is not self._observed:
+            self._lapse_announced = self._observed
             self._environment.lapsing(remaining)
         return remaining < 0
 
@@ -213,7 +213,7 @@ class Elector:
 
     # ------------------------------------------------------------ keeping
 
-    async def hold(self, renewed: Callable[[], object] = lambda: None) -> None:
+    async def keep_renewing(self, renewed: Callable[[], object] = lambda: None) -> None:
         """Renew until released, and call `renewed` after each; raise LeadershipLost once it is too late."""
         while True:
             await self._wait_for_renewal()
@@ -222,8 +222,8 @@ class Elector:
                     return
                 if self._remaining() <= 0:
                     raise LeadershipLost(f"the Lease was not renewed for {self._timing.renew_deadline:g} s")
-                if (idle := self._environment.idle()) > HUNG_SECONDS:
-                    raise LeadershipLost(f"the program has hung for {idle:.0f} s")
+                if (hung := self._environment.hung_seconds()) > HUNG_SECONDS:
+                    raise LeadershipLost(f"the program has hung for {hung:.0f} s")
                 await self._renew(self._held)
                 if not self._failing:
                     renewed()
@@ -396,5 +396,5 @@ async def _first_answer(writes: Collection[asyncio.Task[T]]) -> T:
 
 
 def _is_released(spec: lease.LeaseSpec) -> bool:
-    """Whether the last holder released the Lease and had no bind under way; to empty it says less."""
+    """Whether the last holder released the Lease and had no bind under way; an emptied name is no proof."""
     return not spec.holder_identity and spec.lease_duration_seconds == RELEASED_SECONDS

@@ -35,7 +35,7 @@ EXIT_LOST: Final = 3
 LAST_LOG_SECONDS: Final = 1.0  # A blocked log must not delay the end of a process that lost leadership.
 
 T = TypeVar("T")
-IdleSeconds = Callable[[], float]
+HungSeconds = Callable[[], float]
 LoopAndElector = tuple[asyncio.AbstractEventLoop, elector.Elector]
 
 
@@ -49,7 +49,7 @@ class LeaderElection:
     def __init__(
         self,
         session: Callable[[], api.Api],
-        make: Callable[[api.Api, IdleSeconds], elector.Elector],
+        make: Callable[[api.Api, HungSeconds], elector.Elector],
         *,
         clock: ports.Clock,
         lost: Callable[[str], None],
@@ -150,7 +150,7 @@ class LeaderElection:
 
     async def _hold(self, elector_: elector.Elector) -> None:
         try:
-            await elector_.hold(lambda: self._main.call_soon_threadsafe(self._renewed.set))
+            await elector_.keep_renewing(lambda: self._main.call_soon_threadsafe(self._renewed.set))
         except elector.LeadershipLost as error:
             self._lost(str(error))
         except Exception as error:

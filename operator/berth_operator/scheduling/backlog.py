@@ -19,7 +19,7 @@ from berth_operator.scheduling.decisions import ANY_RARE_EVENT, AwaitedEvents, C
 from berth_operator.scheduling.pods_by_claim import ChangedClaims, PodsByClaim
 from berth_operator.scheduling.queued_pods import Entry, PodInfo, SortKey
 
-FOLLOWING_AT_ONCE: Final = 256  # Of all kinds, when a namespace is suspended or resumed.
+ACTIVATED_AT_ONCE: Final = 256  # Of all kinds, when a namespace is suspended or resumed.
 MOST_COMPARED: Final = 4096  # Kinds with nodes, or selectors with pods, between two rounds.
 MOST_SEARCHED_IN_A_ROUND: Final = 64  # Pods that need a search on single nodes; so others come too.
 
@@ -37,23 +37,23 @@ class Backlog:
 
     def __init__(self) -> None:
         self._entries: dict[str, Entry] = {}
-        self._kinds: dict[Hashable, int] = {}  # Their numbers, by what the pods ask.
+        self._kind_numbers: dict[Hashable, int] = {}  # By `PodInfo.kind`.
         self._numbers = itertools.count(1)
         self._suspended = queues.SuspendedNamespaces()
-        self._active = queues.Queue[SortKey](self._stands, self._suspended)
-        self._searched = queues.Queue[SortKey](self._stands, self._suspended)  # The part that needs a search.
+        self._active_by_filters = queues.Queue[SortKey](self._stands, self._suspended)
+        self._active_by_search = queues.Queue[SortKey](self._stands, self._suspended)
         self._backoff = queues.Line[float](self._stands)
         self._unschedulable = event_waits.EventWaits()
         self._compared = 0  # How often a kind was compared with a node since the last round.
         self._all_woken_by: set[ClusterEvent] = set()  # Events for which no pod waits any more.
         self._woken: dict[str, Entry] = {}
-        # The woken pods in backoff, by kind; and of active pods those that are raised.
-        self._following = queues.Queues[int, SortKey](self._stands, self._suspended)
+        # By kind number; and of the active pods those that are raised.
+        self._woken_in_backoff = queues.Queues[int, SortKey](self._stands, self._suspended)
         self._raised = queues.Lines[queue_order.Group, queue_order.LocalOrder](self._stands)
         self._rotation = rotation.Rotation(self._stands, self._suspended)
-        self.shares = self._rotation.shares
+        self.time_shares = self._rotation.time_shares
         self._by_claim = PodsByClaim()
-        self._allowed = self._tickets = 0
+        self._label_limit = self._tickets = 0
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -86,7 +86,7 @@ class Backlog:
 
     def first_in_line(self, limit: int) -> list[str]:
         """Return the uids of the pods that are tried next, without those that were demoted meanwhile."""
-        places = queues.walk((self._active, math.inf), (self._searched, math.inf))
+        places = queues.walk((self._active_by_filters, math.inf), (self._active_by_search, math.inf))
         found = (uid for sort_key, _, uid in places if self._entries[uid].sort_key == sort_key)
         return list(itertools.islice(found, limit))
 
@@ -110,19 +110,19 @@ class Backlog:
             self._activate(self._entered(pod_info))
 
     def _entered(self, pod_info: PodInfo, attempts: int = 0) -> Entry:
-        self._entries[pod_info.uid] = entry = Entry(pod_info, pod_info.order(self._allowed), attempts)
+        self._entries[pod_info.uid] = entry = Entry(pod_info, pod_info.order(self._label_limit), attempts)
         if pod_info.demand.claims:
             self._by_claim.add(pod_info.uid, pod_info.demand.claims)
         return entry
 
-    def allow(self, most: int) -> None:
-        """Count labels up to so much between namespaces, and sort all pods anew."""
-        if most == self._allowed:
+    def set_label_limit(self, limit: int) -> None:
+        """Let labels raise pods among those of other namespaces by so much at most, and sort all anew."""
+        if limit == self._label_limit:
             return
-        self._allowed = most
+        self._label_limit = limit
         elsewhere = self._woken.keys() | {uid for _, _, uid in self._backoff.next_of()}
         for entry in self._entries.values():
-            entry.order = entry.pod_info.order(most)
+            entry.order = entry.pod_info.order(limit)
             if entry.awaited is None and entry.pod_info.uid not in elsewhere:
                 self._activate(entry)
 
@@ -135,10 +135,10 @@ class Backlog:
             self._by_claim.remove(uid, entry.pod_info.demand.claims)
         return entry.pod_info
 
-    def place(self, uid: str) -> PodInfo | None:
+    def pod_placed(self, uid: str) -> PodInfo | None:
         """Remove a pod that was placed, and try the next of its kind: there may be a place for it, too."""
         if (entry := self._entries.get(uid)) is not None:
-            self._follow(entry.kind)
+            self._activate_next(entry.kind_number)
         return self.remove(uid)
 
     def requeue(
@@ -148,42 +148,44 @@ class Backlog:
         now: float,
         awaited: AwaitedEvents | None,
         demoted: bool = False,
-        left: int = 0,
+        unsearched: int = 0,
         undecided: frozenset[str] = frozenset(),
     ) -> None:
         """Make a pod wait: for one of these events (of none: for ever), or with None for the backoff alone.
 
-        A demoted pod comes after all others and backs off for longer, until it is reinstated or edited. So
-        many nodes were `left` to its next search. Where some are `undecided`, the end of the backoff helps as
-        well as an event of another node.
+        A demoted pod comes after all others and backs off for longer, until it is reinstated or edited. Its
+        search has left so many nodes `unsearched`. Where some are `undecided`, the end of the backoff helps
+        as well as an event of another node.
         """
         if (entry := self._entries.get(uid)) is not None:
-            self._rotation.reservations.tried(entry.kind)
+            self._rotation.reservations.tried(entry.kind_number)
             self._leave(entry)
-            entry.count_attempt(now, demoted=demoted, unsearched=left, undecided=undecided)
+            entry.count_attempt(now, demoted=demoted, unsearched=unsearched, undecided=undecided)
             self._set_aside(entry, awaited)
 
     def _set_aside(self, entry: Entry, awaited: AwaitedEvents | None = None) -> None:
         entry.awaited = awaited
-        entry.kind = entry.kind or self._kind(entry.pod_info)
+        entry.kind_number = entry.kind_number or self._kind_number(entry.pod_info)
         if awaited is not None:
             self._wait_for_event(entry, awaited)
         if awaited is None or entry.undecided:
             self._push_backoff(entry)
 
-    def _kind(self, pod_info: PodInfo) -> int:
-        """Return the number of the pods that ask the same; numbers that no pod has any more are forgotten."""
-        if len(self._kinds) > 2 * len(self._entries) + queues.SPARE_TICKETS:
-            self._kinds = {one.pod_info.kind: one.kind for one in self._entries.values() if one.kind}
-        return self._kinds.setdefault(pod_info.kind, next(self._numbers))
+    def _kind_number(self, pod_info: PodInfo) -> int:
+        """Return the number of a pod's kind; numbers that no pod has any more are forgotten."""
+        if len(self._kind_numbers) > 2 * len(self._entries) + queues.SPARE_TICKETS:
+            self._kind_numbers = {
+                one.pod_info.kind: one.kind_number for one in self._entries.values() if one.kind_number
+            }
+        return self._kind_numbers.setdefault(pod_info.kind, next(self._numbers))
 
-    def restore(self, pod_info: PodInfo, *, attempts: int, now: float) -> None:
+    def put_back_refused(self, pod_info: PodInfo, *, attempts: int, now: float) -> None:
         """Put a pod back whose bind was refused; it is tried again after a pause, and after all others."""
         self.remove(pod_info.uid)
         self._entered(pod_info, attempts)
         self.requeue(pod_info.uid, now=now, awaited=None, demoted=True)
 
-    def give_back(self, pod_info: PodInfo, *, attempts: int) -> None:
+    def put_back_unjudged(self, pod_info: PodInfo, *, attempts: int) -> None:
         """Put a pod back whose bind was never judged: it is tried at once, since the fault is not its own."""
         self.remove(pod_info.uid)
         self._activate(self._entered(pod_info, max(1, attempts)))
@@ -194,7 +196,7 @@ class Backlog:
             self._leave(entry)
             entry.count_attempt(now)
             self._set_aside(entry)
-            self._follow(entry.kind)
+            self._activate_next(entry.kind_number)
 
     def note_held_back(self, uid: str, *, now: float) -> None:
         """Record that a pod might fit, but only on nodes reserved for pods before it; it stays active."""
@@ -205,12 +207,12 @@ class Backlog:
         """Skip the pods of a namespace until it is resumed; of each kind others are tried instead."""
         if namespace not in self._suspended:
             self._suspended.add(namespace)
-            self._follow_all()
+            self._activate_next_of_each()
 
     def resume(self, namespace: str) -> None:
         """No longer skip the pods of a namespace."""
         self._suspended.resume(namespace)
-        self._follow_all()
+        self._activate_next_of_each()
 
     @property
     def suspended(self) -> Collection[str]:
@@ -219,7 +221,8 @@ class Backlog:
 
     def first_in_line_of(self, namespace: str, most: int) -> list[PodInfo]:
         """Return the first active pods of a namespace, also where it is suspended."""
-        places = [*self._active.next_of(namespace, most), *self._searched.next_of(namespace, most)]
+        active = (self._active_by_filters, self._active_by_search)
+        places = itertools.chain.from_iterable(one.next_of(namespace, most) for one in active)
         return [self._entries[uid].pod_info for _, _, uid in sorted(places)[:most]]
 
     def demote(self, uid: str) -> None:
@@ -254,8 +257,8 @@ class Backlog:
     def node_changed(self, node: str | None, changes: AwaitedEvents, able: Callable[[PodInfo], bool]) -> bool:
         """Wake the pods that such changes of a node could help, if `able` says that it might take them.
 
-        The node may now refuse the others for another reason, so that any event may help them. None: pods.
-        Return False if they are too many to be compared, for `wake_all`.
+        The others then wait for any rare event, since the node may refuse them for a new reason. Without a
+        node, pods have changed. Return False if they are too many to be compared, for `wake_all`.
         """
         self._compared += sum(one.comparisons(changes) for one in self._rotation.reservations.limited_pods)
         if self._compared > MOST_COMPARED:
@@ -297,7 +300,7 @@ class Backlog:
         while (place := self._backoff.first()) is not None and place[0] <= now:
             self._end_backoff(self._entries[place[2]])
         most_searched = MOST_SEARCHED_IN_A_ROUND if limit else math.inf
-        places = queues.walk((self._active, math.inf), (self._searched, most_searched))
+        places = queues.walk((self._active_by_filters, math.inf), (self._active_by_search, most_searched))
         found = (self._entries[uid] for _, _, uid in itertools.islice(places, limit))
         for entry in found if self._raised.empty else queue_order.reordered(list(found), self._first_raised):
             yield entry.pod_info
@@ -324,7 +327,7 @@ class Backlog:
         if not self._entries:
             return None
         self._sort_in_woken()
-        in_line = self._active.first() or self._searched.first()
+        in_line = self._active_by_filters.first() or self._active_by_search.first()
         first = in_line[0] if in_line is not None else self._backoff.first()
         return self._entries[first[2]].not_before if first is not None else None
 
@@ -342,20 +345,20 @@ class Backlog:
                     self._activate(entry)
                 else:
                     self._push_backoff(entry)
-                    behind = self._following.of(entry.kind)
+                    behind = self._woken_in_backoff.of(entry.kind_number)
                     behind.push(entry.pod_info.namespace, sort_key, entry.ticket, entry.pod_info.uid)
             self._woken.clear()
 
-    def _follow_all(self) -> None:
+    def _activate_next_of_each(self) -> None:
         """Activate the next of each kind, because other pods come first now."""
-        room = FOLLOWING_AT_ONCE
-        for kind in self._following:
-            followers = (self._follow(kind) for _ in range(min(wakeups.TRIED_OF_A_KIND, room)))
+        room = ACTIVATED_AT_ONCE
+        for kind in self._woken_in_backoff:
+            followers = (self._activate_next(kind) for _ in range(min(wakeups.TRIED_OF_A_KIND, room)))
             room -= sum(itertools.takewhile(bool, followers))
 
-    def _follow(self, kind: int) -> bool:
+    def _activate_next(self, kind: int) -> bool:
         """Activate the next of the woken pods of a kind that are in backoff; return whether there was one."""
-        if (place := self._following.pop(kind)) is None:
+        if (place := self._woken_in_backoff.pop(kind)) is None:
             return False
         entry = self._entries[place[2]]
         entry.not_before = 0.0
@@ -365,7 +368,7 @@ class Backlog:
     # ------------------------------------------------------------ queues
 
     def _activate(self, entry: Entry) -> None:
-        line = self._searched if entry.pod_info.needs_device_search else self._active
+        line = self._active_by_search if entry.pod_info.needs_device_search else self._active_by_filters
         ticket, uid = self._ticket(entry), entry.pod_info.uid
         line.push(entry.pod_info.namespace, entry.sort_key, ticket, uid)
         if entry.raised:

@@ -58,9 +58,9 @@ NO_NODES: Final[NodeNames] = frozenset()
 
 
 class PodToTry(NamedTuple):
-    """A pod to be tried, whether in the order of the queue, and the nodes that it must not take.
+    """A pod to try, whether it is tried in the order of the queue, and the nodes that it must not take.
 
-    Nodes that are `left_out` are those that it has searched in vain, and will again after its pause.
+    `left_out` are nodes whose search did not end; they are searched again after its pause.
     """
 
     pod_info: queued_pods.PodInfo
@@ -101,7 +101,7 @@ def schedule(
             continue  # It stays active, as each pod does until it is requeued, placed or gone.
         tried.add(pod_info.uid)
         decision = _decide(search, to_try, policy, unschedulable, effort)
-        backlog.shares.take(pod_info.namespace, budget.settle(effort), now)
+        backlog.time_shares.record(pod_info.namespace, budget.settle(effort), now)
         if isinstance(decision, decisions.Bind):
             unschedulable.clear()  # A bind may change why nodes refuse: the reasons are out of date.
         if decision is not None:
@@ -126,11 +126,12 @@ def _pods_to_try(
     next_in_order, offered = None, 0
     for pod_info in active:
         # One pod is tried even if the round is over before it begins, but none in order in the part that is
-        # for those out of order. That part begins at once where a namespace has had more than its share.
+        # for those out of order. That part begins early at a pod that was tried before, if its namespace has
+        # had more than its share.
         if deadlines is not None and (
             deadlines.in_order_over
             or (offered and deadlines.over)
-            or (backlog.attempts(pod_info.uid) and backlog.shares.exceeded(pod_info.namespace, now))
+            or (backlog.attempts(pod_info.uid) and backlog.time_shares.exceeded(pod_info.namespace, now))
         ):
             next_in_order = pod_info
             break
@@ -249,7 +250,7 @@ def _awaited_events(
     counts: tuple[decisions.Count, ...], demand: facts.NodeDemand, undecided: NodeNames | None
 ) -> decisions.AwaitedEvents | None:
     """Return what could help a pod; None if nodes were not searched to the end and it is not known which."""
-    if undecided is not None and not 0 < len(undecided) < search_memory.MOST_TO_SEARCH_LAST:
+    if undecided is not None and (not undecided or len(undecided) >= search_memory.MOST_TO_SEARCH_LAST):
         return None
     awaited, rules = decisions.awaited_events(counts), demand.inter_pod_rules
     if demand.claims:
@@ -289,7 +290,7 @@ def _decide(
             return decisions.Bind(pod_info.uid, found)
         signature = signatures.of(pod_info.request, pod_info.demand)
         # All other nodes refuse the pod, as far as they were searched. If a reserved node may take it, it
-        # stays active; but not if its search was cut short, for then it is demoted.
+        # stays active. If its search was cut short, it is demoted instead.
         searched_all = signature.need.filters_suffice or not effort.cut_short
         if searched_all and search.might_fit(signature, policy, reserved_for_others - left_out):
             return None

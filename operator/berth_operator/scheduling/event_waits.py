@@ -28,10 +28,13 @@ class EventWaits:
 
     def awaits(self, changes: AwaitedEvents) -> bool:
         """Whether a pod waits for one of these changes."""
-        return not all(wait.awaited.isdisjoint(changes) for wait in self._groups)
+        return any(not wait.awaited.isdisjoint(changes) for wait in self._groups)
 
     def awaiting(self, changes: AwaitedEvents, node: str | None) -> Sequence[tuple[EventWait, Group]]:
-        """Return the groups that wait for one of these changes of a node, or of any."""
+        """Return the groups that wait for one of these changes of a node, or of any if that is None.
+
+        Groups whose search left the node undecided are not among them.
+        """
         return [
             (wait, group)
             for wait, group in self._groups.items()

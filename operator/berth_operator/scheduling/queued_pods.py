@@ -104,7 +104,7 @@ class PodInfo:
 class EventWait(NamedTuple):
     """Pods of which kind wait for which events, except on nodes where only the end of a pause helps."""
 
-    kind: int
+    kind_number: int
     awaited: decisions.AwaitedEvents
     undecided: frozenset[str]
 
@@ -129,7 +129,7 @@ class Entry:
     not_before: float = 0.0
     awaited: decisions.AwaitedEvents | None = None  # None: it may be tried as soon as time allows.
     demoted: bool = False  # Until it is placed, edited or reinstated.
-    kind: int = 0  # Pods that ask the same are of one kind; numbered when a pod does not fit.
+    kind_number: int = 0  # Of `PodInfo.kind`, given when a pod of the kind does not fit.
     ticket: int = 0  # Of the queue it stands in now; older ones are void.
     turns: int = 0  # How often it was tried out of order.
     held_back_since: float | None = None  # Since when it leaves to others what it might take.
@@ -147,7 +147,7 @@ class Entry:
     @property
     def event_wait(self) -> EventWait | None:
         """What it waits for, if it waits for an event."""
-        return None if self.awaited is None else EventWait(self.kind, self.awaited, self.undecided)
+        return None if self.awaited is None else EventWait(self.kind_number, self.awaited, self.undecided)
 
     @property
     def local(self) -> queue_order.LocalOrder:

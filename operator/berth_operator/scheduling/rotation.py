@@ -74,11 +74,11 @@ class Reservations:
 
     def woken(self, entry: Entry, node: str | None) -> None:
         """Reserve a node for a pod, because the node has improved; with None all nodes."""
-        if (reservation := self._reservations.get(entry.kind)) is None:
+        if (reservation := self._reservations.get(entry.kind_number)) is None:
             reservation = Reservation(next(self._numbers), entry.pod_info, entry.sort_key)
-            self._reservations[entry.kind] = self._limited[entry.kind] = reservation
+            self._reservations[entry.kind_number] = self._limited[entry.kind_number] = reservation
         reservation.first = min(reservation.first, entry.sort_key)
-        self._add(entry.kind, reservation, node)
+        self._add(entry.kind_number, reservation, node)
         reservation.awake[entry.pod_info.namespace] += 1
         entry.reservation = reservation.number
 
@@ -111,7 +111,7 @@ class Reservations:
 
     def left(self, entry: Entry) -> None:
         """Remove a pod from the reservation of its kind: it waits again, was placed or is gone."""
-        reservation, number = self._reservations.get(entry.kind), entry.reservation
+        reservation, number = self._reservations.get(entry.kind_number), entry.reservation
         entry.reservation = 0
         # Its reservation may have ended, and there may be a new one for others of its kind.
         if reservation is not None and reservation.number == number:
@@ -120,7 +120,7 @@ class Reservations:
             if not reservation.awake[namespace]:
                 del reservation.awake[namespace]
             if not reservation.awake:
-                self._drop(entry.kind)
+                self._drop(entry.kind_number)
 
     def before(self, suspended: Container[str]) -> Before:
         """Return a function from a sort key to the nodes reserved for pods before it; None where all are.
@@ -154,7 +154,7 @@ class Rotation:
     """The active pods, by namespace."""
 
     def __init__(self, valid: queues.Valid, suspended: queues.SuspendedNamespaces) -> None:
-        self.shares = time_shares.TimeShares()
+        self.time_shares = time_shares.TimeShares()
         self._valid = valid
         self._suspended = suspended
         self._ranks = queues.Lines[str, Rank](valid)
@@ -224,7 +224,7 @@ class Rotation:
         now: float,
     ) -> Iterator[Entry]:
         """Yield pods, which leave their lines, each of another namespace than the last where there is one."""
-        turns = _Turns(self._ranks, lambda namespace: self.shares.exceeded(namespace, now))
+        turns = _Turns(self._ranks, lambda namespace: self.time_shares.exceeded(namespace, now))
         with contextlib.closing(queues.walk((self._untried, math.inf))) as tickets:
             untried = _Untried(tickets, done, skipped)
             while (namespace := turns.next(untried.priority)) is not None:

@@ -3,7 +3,7 @@
 All nodes are filtered and scored at once in numpy; then the allocator chooses devices on the best node. The
 scores of a signature are remembered, and for the next pod with the same signature only the nodes that changed
 since are scored again, however many there are. What a pod requires of other pods depends on all nodes, so it
-is asked anew each time, and nodes that refuse because of it are left out of that search (`hide`). A row is a
+is asked anew each time, and such nodes are hidden from that search (`CachedScores.hiding`). A row is a
 node's line in `node_table`, a position its place in the order of names. Scores are kept by position: of equal
 ones the first by name wins.
 
@@ -72,11 +72,11 @@ class Search:
         excluded: Collection[str] = (),
         signature: signatures.Signature | None = None,
     ) -> decisions.Placement | None:
-        """Return the best node and devices, on a node that is not `excluded`; None if no node fits.
+        """Return the best node and devices, on a node that is not `excluded`; None if none was found.
 
         Preferred scopes of the pod's devices are tried first (`scopes.preferred_groupings`), then the request
-        as it is, then what it means on nodes of other gpu units. Once `effort` is used up, the nodes that
-        were not searched are left to the next call: those that refused are searched again when they change.
+        as it is, then what it means on nodes of other gpu units. Once `effort` is used up, nodes not yet
+        searched are left to the next call. A node that refused is searched again only when it changes.
         """
         effort = Effort() if effort is None else effort
         signature = signature or signatures.of(request, demand)
@@ -221,12 +221,9 @@ class Search:
                 cached.reasons_by_class.remember(equivalence_class, reason, view.device.size)
             undecided = reason[0] is decisions.Reason.UNDECIDED
             self._to_search_last.note(signature, info.name, undecided=undecided)
-            # Not searched again until it changes, or by the third pass if time may have left it undecided.
-            if undecided and effort.has_time_limit:
-                cached.undecided_tries_by_row[info.row] += 1
             cached.score[best] = search_memory.INFEASIBLE
-            cached.reasons_by_row[info.row] = reason
-            self._cached.count_again(cached)
+            cached.remember_reason(info.row, reason, is_retried=undecided and effort.has_time_limit)
+            self._cached.update_bytes(cached)
             effort.spend(1)
         return None, failed_searches
 
@@ -244,7 +241,7 @@ class Search:
         if rows:
             cached.reasons_by_class.forget_undecided()
             self._score_rows(cached, search_memory.index_of(rows))
-            self._cached.count_again(cached)
+            self._cached.update_bytes(cached)
 
     def reasons_by_row(self, signature: signatures.Signature, policy: Policy) -> dict[int, NodeReason]:
         """Return why nodes that passed the filters refused when they were last searched, by row."""
@@ -280,15 +277,15 @@ class Search:
 
     def _current_scores(self, signature: signatures.Signature, policy: Policy) -> search_memory.CachedScores:
         """Return the remembered scores, after those of nodes that have changed are made anew."""
-        inventory, model = self.inventory, self.inventory.workload_model()
+        inventory, workload = self.inventory, self.inventory.workload_model()
         signature = signatures.without_inter_pod_rules(signature)
         cached = self._cached.get(signature)
         changed = None
         if cached is not None:
             signature = cached.signature  # The stored key: found by identity, without comparing fields.
-            changed = self._changed_since(cached) if self._scores_valid(cached, policy, model) else None
+            changed = self._changed_since(cached) if self._scores_valid(cached, policy, workload) else None
         if cached is None or changed is None or len(changed) > inventory.size // 2:
-            before, cached = cached, self._scores_of_all_nodes(signature, policy, model)
+            before, cached = cached, self._scores_of_all_nodes(signature, policy, workload)
             if before is not None:
                 self._take_over_reasons(cached, before)
             self._cached.put(cached)
@@ -296,7 +293,7 @@ class Search:
             for row in changed if cached.undecided_tries_by_row else ():
                 cached.undecided_tries_by_row.pop(row, None)
             self._score_rows(cached, search_memory.index_of(set(changed)))
-        self._cached.asked(cached)
+        self._cached.mark_used(cached)
         return cached
 
     def _take_over_reasons(
@@ -304,18 +301,18 @@ class Search:
     ) -> None:
         """Let nodes that have not changed refuse as before, for why a search failed depends on nothing else.
 
-        Scores may become void each second: so often the largest node may change.
+        This matters because scores can become void every second: whenever the largest node changes.
         """
         changed = self._changed_since(before)
         if changed is not None and before.policy == cached.policy:
             cached.take_over_reasons(before, set(changed), self.inventory.name_positions())
 
     def _scores_valid(
-        self, cached: search_memory.CachedScores, policy: Policy, model: workload_model.WorkloadModel
+        self, cached: search_memory.CachedScores, policy: Policy, workload: workload_model.WorkloadModel
     ) -> bool:
         """Whether scores are valid for the nodes that have not changed since."""
         # The epoch rises when all remembered scores are void.
-        if cached.score_epoch != self.inventory.score_epoch or not cached.made_under(policy, model):
+        if cached.score_epoch != self.inventory.score_epoch or not cached.made_under(policy, workload):
             return False
         if cached.preference_version != (version := self.inventory.preference_index.version):
             names = node_preferences.names_for_signature(self.inventory, cached.signature, policy.preferences)
@@ -336,14 +333,14 @@ class Search:
         return None if rows_with_new_load is None else changed + rows_with_new_load
 
     def _scores_of_all_nodes(
-        self, signature: signatures.Signature, policy: Policy, model: workload_model.WorkloadModel
+        self, signature: signatures.Signature, policy: Policy, workload: workload_model.WorkloadModel
     ) -> search_memory.CachedScores:
         inventory, size = self.inventory, self.inventory.size
         cached = search_memory.CachedScores(
             signature,
             policy,
             node_scores.scorer_of(signature, policy),
-            model,
+            workload,
             np.empty(size),
             slot=np.zeros(size, dtype=np.int32),
             version=0,
@@ -378,7 +375,7 @@ class Search:
         if cached.reasons_by_row:
             for row in np.arange(inventory.size)[rows].tolist():
                 cached.reasons_by_row.pop(row, None)
-            self._cached.count_again(cached)
+            self._cached.update_bytes(cached)
         cached.version = inventory.table.version
         cached.volume_version = inventory.volumes.version
         if cached.load_log_version is not None:

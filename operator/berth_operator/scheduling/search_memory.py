@@ -1,6 +1,6 @@
 """What a search remembers of a signature: scores, why nodes refused, and which nodes are searched last.
 
-How much memory that takes is counted roughly, so that what was not asked for longest can be forgotten.
+How much memory that takes is counted roughly; without room the least recently used is forgotten.
 """
 
 import collections
@@ -36,7 +36,7 @@ INFEASIBLE_FOR_NUMPY: Final = np.array(INFEASIBLE)  # For numpy, which takes lon
 class ReasonsByClass:
     """Why the nodes of an equivalence class refuse; of few classes, since each is large.
 
-    The one that was not met for longest makes room, so that a node which changes all the time drives out none
+    The least recently used one makes room, so that a node which changes all the time drives out none
     of those that others share.
     """
 
@@ -84,7 +84,7 @@ class CachedScores:
     signature: signatures.Signature
     policy: Policy
     scorer: node_scores.Scorer
-    model: WorkloadModel
+    workload: WorkloadModel
     score: node_table.Scores
     slot: node_table.Counts  # The first device to try on a node, where the strategy names one (`has_slots`).
     version: int
@@ -108,7 +108,7 @@ class CachedScores:
     counted_bytes: int = 0  # Bytes, when the search last counted them.
 
     def rows_to_retry(self) -> list[int]:
-        """Return the nodes whose search ended undecided, but no more often than `MOST_RETRIES`."""
+        """Return the rows of nodes whose search has ended undecided `MOST_RETRIES` times at most."""
         return [row for row, tries in self.undecided_tries_by_row.items() if tries <= MOST_RETRIES]
 
     @property
@@ -126,6 +126,15 @@ class CachedScores:
         for row in before.undecided_tries_by_row.keys() & self.reasons_by_row.keys():
             self.undecided_tries_by_row[row] = before.undecided_tries_by_row[row]
 
+    def remember_reason(self, row: int, reason: NodeReason, *, is_retried: bool) -> None:
+        """Record why a node refused: it is not searched again until it changes, unless it is retried.
+
+        It is retried, by the third pass, where time may have left it undecided.
+        """
+        if is_retried:
+            self.undecided_tries_by_row[row] += 1
+        self.reasons_by_row[row] = reason
+
     @contextlib.contextmanager
     def hiding(self, positions: node_table.Numbers) -> Iterator[None]:
         """Hide some nodes from the search in the block."""
@@ -139,10 +148,10 @@ class CachedScores:
         finally:
             self.score[positions] = scores
 
-    def made_under(self, policy: Policy, model: WorkloadModel) -> bool:
+    def made_under(self, policy: Policy, workload: WorkloadModel) -> bool:
         """Whether the scores were made under this policy and this workload model."""
         same_policy = self.policy is policy or self.policy == policy
-        return same_policy and (self.model is model or self.model == model)
+        return same_policy and (self.workload is workload or self.workload == workload)
 
     @property
     def bytes(self) -> int:
@@ -164,7 +173,7 @@ class ScoresBySignature:
         return len(self._cached)
 
     def __iter__(self) -> Iterator[CachedScores]:
-        """Return the scores, of the signature first that was not asked for longest."""
+        """Return the scores, the least recently used first."""
         return iter(self._cached.values())
 
     def get(self, signature: signatures.Signature) -> CachedScores | None:
@@ -175,15 +184,15 @@ class ScoresBySignature:
         """Remember scores in place of the signature's earlier ones; without room the oldest are forgotten."""
         self._forget(cached.signature)
         self._cached[cached.signature] = cached
-        self.count_again(cached)
+        self.update_bytes(cached)
         while len(self._cached) > (1 if self.bytes > REMEMBERED_BYTES else MOST_REMEMBERED):
             self._forget(next(iter(self._cached)))
 
-    def asked(self, cached: CachedScores) -> None:
-        """Record that these scores were asked for."""
+    def mark_used(self, cached: CachedScores) -> None:
+        """Record that these scores are in use."""
         self._cached.move_to_end(cached.signature)
 
-    def count_again(self, cached: CachedScores) -> None:
+    def update_bytes(self, cached: CachedScores) -> None:
         """Count what is remembered of a signature as it is now."""
         self.bytes += cached.bytes - cached.counted_bytes
         cached.counted_bytes = cached.bytes

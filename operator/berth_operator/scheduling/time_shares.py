@@ -25,8 +25,8 @@ class TimeShares:
         """Count the namespaces of which that is known."""
         return len(self._taken)
 
-    def take(self, namespace: str, seconds: float, now: float) -> None:
-        """Record that a pod of a namespace has taken so long."""
+    def record(self, namespace: str, seconds: float, now: float) -> None:
+        """Record that a try of a namespace's pod has taken so long."""
         if not seconds:
             return  # As wherever there is no clock.
         if len(self._taken) >= self._most:

@@ -15,7 +15,7 @@ from berth_operator.scheduling import queued_pods
 
 TRIED_OF_A_KIND: Final = 16
 TRIED_AT_ONCE: Final = 1024
-KIND: Final = operator.attrgetter("kind")
+KIND_NUMBER: Final = operator.attrgetter("kind_number")
 
 
 def first_to_try(found: Sequence[queued_pods.Entry], suspended: Collection[str]) -> Collection[str]:
@@ -25,17 +25,17 @@ def first_to_try(found: Sequence[queued_pods.Entry], suspended: Collection[str])
 
 
 def _first_of_kinds(found: Sequence[queued_pods.Entry]) -> Sequence[queued_pods.Entry]:
-    counts = collections.Counter(map(KIND, found))
+    counts = collections.Counter(map(KIND_NUMBER, found))
     crowds: dict[int, list[queued_pods.Entry]] = {
         kind: [] for kind, count in counts.items() if count > TRIED_OF_A_KIND
     }
     if not crowds:
         return found
     for entry in found:
-        if entry.kind in crowds:
-            crowds[entry.kind].append(entry)
+        if entry.kind_number in crowds:
+            crowds[entry.kind_number].append(entry)
     first = {one.pod_info.uid for crowd in crowds.values() for one in _in_turns(crowd, TRIED_OF_A_KIND)}
-    return [one for one in found if one.kind not in crowds or one.pod_info.uid in first]
+    return [one for one in found if one.kind_number not in crowds or one.pod_info.uid in first]
 
 
 def _in_turns(found: Sequence[queued_pods.Entry], most: int) -> Iterable[queued_pods.Entry]:

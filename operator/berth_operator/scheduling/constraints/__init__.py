@@ -5,7 +5,6 @@ consists of, `query` what it is asked, and `registry` has all of them in order. 
 for the nodes that pass (`registry.feasible`), `reason_counts` for the reason of each node that does not,
 `explain` for the words, and `what_if` for the changes that would lift a constraint.
 
-To add a constraint: write a file that ends with its `CONSTRAINT`, and add it to the registry. Each new
-reason goes into `decisions.Reason`, and into `decisions.LIFTED_BY` with the event that may lift it.
-`host_ports` is a small and complete example. `asks` and `gaps` are what several constraints share.
+`registry` tells how to add one; `host_ports` is a small and complete example. `asks` and `gaps` are what
+several constraints share.
 """

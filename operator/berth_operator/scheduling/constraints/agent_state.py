@@ -104,7 +104,6 @@ def _quarantined(nodes: int, _pod: queued_pods.PodInfo, detail: str) -> str:
 
 
 CONSTRAINT = Constraint(
-    only_device_pods_lift_it=True,
     applies_to=lambda signature: signature.need.any_device,
     unresolvable=unresolvable,
     remedies=remedies,

@@ -79,9 +79,10 @@ class Constraint:
     """One check that a node must pass.
 
     `applies_to` is whether pods with a signature have the constraint at all. `only_device_pods_lift_it` means
-    that the end of a pod without devices never lifts it. `feasible` is the mask of the nodes that pass; it is
-    None where the filter of another constraint, or a device search, rejects all that do not. `words` make the
-    clause of a reason from the number of nodes, the pod and the detail; `brief` is what a table calls it.
+    that the end of a pod without devices never lifts it, though that of others may (`resolvable`). `feasible`
+    is the mask of the nodes that pass; it is None where the filter of another constraint, or a device search,
+    rejects all that do not. `words` make the clause of a reason from the number of nodes, the pod and the
+    detail; `brief` is what a table calls it.
     """
 
     applies_to: Callable[[signatures.Signature], bool] = always

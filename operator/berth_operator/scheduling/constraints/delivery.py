@@ -113,7 +113,6 @@ def relaxations(failed: FailedPlacement) -> Iterator[changes.ProposedChange]:
 
 
 CONSTRAINT = Constraint(
-    only_device_pods_lift_it=True,
     applies_to=asked,
     feasible=feasible,
     unresolvable=unresolvable,

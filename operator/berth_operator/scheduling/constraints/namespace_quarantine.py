@@ -1,4 +1,4 @@
-"""Whether the node is quarantined for the namespace of the pod, whose pods its kubelet rejects.
+"""Whether the node is quarantined for the namespace of the pod: its kubelet rejects pods of it.
 
 What would lift it is proposed in `agent_state`, where a node that is quarantined for all namespaces is
 refused.
@@ -19,7 +19,7 @@ def feasible(query: Query) -> node_table.Mask:
 
 
 def unresolvable(query: Query) -> Iterator[Rejection]:
-    """Yield the nodes that are, by what their kubelets say."""
+    """Yield the quarantined nodes, by what their kubelets say."""
     by_cause = collections.defaultdict[str, list[str]](list)
     for name, why in query.signature.demand.quarantined_nodes:
         by_cause[why].append(name)
@@ -31,7 +31,6 @@ CONSTRAINT = Constraint(
     applies_to=lambda signature: bool(signature.demand.quarantined_nodes),
     feasible=feasible,
     unresolvable=unresolvable,
-    only_device_pods_lift_it=True,
     words={},  # Those of `agent_state`.
     brief={},
 )

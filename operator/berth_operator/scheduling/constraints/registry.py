@@ -1,7 +1,7 @@
 """All constraints, in the order in which nodes are asked for their reasons.
 
 `constraint` tells what the parts of one are for; the words of its reasons stand in its own file. To add one,
-write its file and name it here. Besides, it may need
+write a file that ends with its `CONSTRAINT`, and name it here. Besides, it may need
 
 - a reason of its own: a `decisions.Reason`, which stands in `decisions.LIFTED_BY` with the events after which
   pods are tried again. If a change of the Node object lifts it, it stands in

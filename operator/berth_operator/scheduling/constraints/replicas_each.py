@@ -31,7 +31,6 @@ def unresolvable(query: Query) -> Iterator[Rejection]:
 
 
 CONSTRAINT = Constraint(
-    only_device_pods_lift_it=True,
     applies_to=asked,
     feasible=feasible,
     unresolvable=unresolvable,

@@ -3,7 +3,7 @@
 What a change is, and the scenario to which it is applied, is told in `scheduling.changes`: read that first.
 `advice` combines what the constraints propose into sets. A change of the pod is tried on all nodes
 (`feasibility`), one of a node is tried on a copy of the node (`trials`). `victims` finds the pods whose end
-would make room. `node_survey` has the answers of all nodes to the pod, and which of them need the least
+would make room. `node_survey` has why each node refuses the pod, and which of them need the least
 change (the nearest); `explanation_budget` bounds the work of all this together. `explain` puts it in words,
 and diagnoses the nearest nodes: what is short on them, device by device.
 

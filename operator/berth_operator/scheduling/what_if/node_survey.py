@@ -45,11 +45,10 @@ NODE_OBJECT_REASONS: Final = frozenset(
         Reason.SPREAD_LABEL_MISSING,
     }
 )
-# The reasons why a node gives out no device at all (those in `node_table` begin with None: it gives out
-# some).
+# The reasons why a node gives out no device at all (`node_table` has None for a node that gives out some).
 NO_DEVICE_AT_ALL: Final = frozenset(one for one in node_table.NO_DEVICES_REASONS if one is not None)
 
-ReasonsByClass = dict[Hashable, NodeReason | None]  # Of nodes that are equal in all that matters to the pod.
+SearchedReasons = dict[Hashable, NodeReason | None]  # Of nodes that are equal in all that matters to the pod.
 
 
 class ChangeNeeded(enum.IntEnum):
@@ -193,10 +192,10 @@ def _add_reasons_of_searched_nodes(
         )
         pod = Scenario(request, pod_info.demand)
         unsure -= set(FeasibilityChecker(inventory, unlimited_budget).feasible_nodes(pod, passing).rows)
-    reasons_by_class: ReasonsByClass = {}
+    searched_reasons: SearchedReasons = {}
     with budget.fraction(explanation_budget.SURVEY_FRACTION) as survey_budget:
         for row in sorted(unsure, key=lambda row: int(order[row])):
-            reason = _searched_reason(inventory, row, pod_info, survey_budget, reasons_by_class)
+            reason = _searched_reason(inventory, row, pod_info, survey_budget, searched_reasons)
             if reason is not None:
                 reason_table.add(row, reason)
 
@@ -206,7 +205,7 @@ def _searched_reason(
     row: int,
     pod_info: queued_pods.PodInfo,
     budget: ExplanationBudget,
-    reasons_by_class: ReasonsByClass,
+    searched_reasons: SearchedReasons,
 ) -> NodeReason | None:
     """Return why one node does not fit, None if it does; once the budget is exhausted it is undecided."""
     info = inventory.infos[row]
@@ -215,14 +214,14 @@ def _searched_reason(
     view = info.view()
     request = gpu_units.request_on_unit(pod_info.request, pod_info.demand, view.device.gpu_unit)
     equivalence_class = allocator.equivalence_class(view, request)
-    if equivalence_class not in reasons_by_class:
+    if equivalence_class not in searched_reasons:
         found = search_node(view, request, budget)
         reason = (found.reason, found.detail) if isinstance(found, allocator.Shortfall) else None
         if budget.effort.cut_short:
             return reason
-        reasons_by_class[equivalence_class] = reason
+        searched_reasons[equivalence_class] = reason
     budget.effort.spend(1)
-    return reasons_by_class[equivalence_class]
+    return searched_reasons[equivalence_class]
 
 
 def search_node(

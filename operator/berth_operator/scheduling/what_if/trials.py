@@ -24,7 +24,7 @@ def scenario_of(survey: NodeSurvey, row: int) -> Scenario:
     """Return the pod and a node as they are."""
     info = survey.node(row)
     assert info.node is not None, "the node has no Node object"  # noqa: S101
-    holds = tuple(victims_in_order(info))
+    holds = tuple(holds_in_victim_order(info))
     # A quarantine for the pod's namespace is treated as one of the node, so that the same change lifts both.
     quarantined = dict(survey.demand.quarantined_nodes).get(info.name, "")
     demand = dataclasses.replace(survey.demand, quarantined_nodes=frozenset())
@@ -41,7 +41,7 @@ def scenario_of(survey: NodeSurvey, row: int) -> Scenario:
     )
 
 
-def victims_in_order(info: node_info.NodeInfo) -> list[Hold]:
+def holds_in_victim_order(info: node_info.NodeInfo) -> list[Hold]:
     """Return the pods of a node as they are proposed as victims, in this order.
 
     First come the pods whose devices have the fewest other holders. Pods without devices come last.
@@ -85,7 +85,7 @@ def place(survey: NodeSurvey, scenario: Scenario) -> decisions.Placement | None:
         return None
     survey.budget.spend_on_trial(scenario)
     if scenario.demand.inter_pod_rules is not None:
-        if not passes_inter_pod_filters(survey, scenario, signature):
+        if not inter_pod_rules_hold(survey, scenario, signature):
             return None
         scenario = dataclasses.replace(
             scenario, demand=dataclasses.replace(scenario.demand, inter_pod_rules=None)
@@ -101,7 +101,7 @@ def place(survey: NodeSurvey, scenario: Scenario) -> decisions.Placement | None:
     )
 
 
-def passes_inter_pod_filters(survey: NodeSurvey, scenario: Scenario, signature: signatures.Signature) -> bool:
+def inter_pod_rules_hold(survey: NodeSurvey, scenario: Scenario, signature: signatures.Signature) -> bool:
     """Whether the pod's inter-pod rules hold on the node, once the pods that end in the scenario are gone."""
     inventory = survey.inventory
     info = inventory.node(scenario.node.name)

@@ -1,8 +1,8 @@
 """The victims: pods of a node that would have to end for the waiting pod to fit.
 
 Nothing is preempted: this is advice, and priority plays no part in it. The pods are taken in the order of
-`trials.victims_in_order`, so a smaller set of other pods might do; `advice` leaves out those that need not
-end. Constraints that single pods are in the way of, such as host ports, propose to end these themselves
+`trials.holds_in_victim_order`, so a smaller set of other pods might do; `advice` leaves out those that need
+not end. Constraints that single pods are in the way of, such as host ports, propose to end these themselves
 (their `remedies`), and are tried first. If freeing only the devices that the waiting pod would get is
 enough, that is proposed instead, for the victims may hold more.
 """
