@@ -12,7 +12,7 @@ from berth_crds import wire
 from berth_crds.client import api, connection, errors, informer, list_backoff, page_sizes, resources, watch
 from client import informers
 from client.informers import CONFIG_MAPS, ConfigMap, RecordingSink, of_config_maps, until
-from support import timeless
+from support import thorough, timeless
 from testbed import cluster as clusters
 from testbed import proxy, waiting
 
@@ -79,7 +79,7 @@ async def setup(cluster: clusters.Cluster, admin: api.Api, namespace: str) -> As
         await asyncio.sleep(0.05)
 
 
-@pytest.mark.parametrize("forgotten", [False, True], ids=["history kept", "history compacted"])
+@pytest.mark.parametrize("forgotten", [False, thorough.case(True)], ids=["history kept", "history compacted"])
 async def test_nothing_is_lost_while_cut_off(
     setup: Setup, cluster: clusters.Cluster, *, forgotten: bool
 ) -> None:
@@ -136,6 +136,7 @@ async def test_a_silent_partition_is_noticed(
     assert sorted(setup.sink.names("deleted")) == ["again", "gone"]
 
 
+@pytest.mark.thorough
 async def test_a_server_that_went_away_and_came_back(setup: Setup, cluster: clusters.Cluster) -> None:
     """A crash of the API server is outlived, and what happened right after it is passed on."""
     await asyncio.to_thread(cluster.crash_apiserver)

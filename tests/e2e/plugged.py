@@ -33,8 +33,7 @@ def minors(worker: workers.Worker) -> dict[str, int]:
 
 
 async def started(stage: Stage, worker: workers.Worker, *more: str) -> processes.Program:
-    """Start an operator and an agent, and wait until the kubelet would give all cards; return the agent."""
-    stage.operator()
+    """Start an agent, and wait until the kubelet would give all cards; return the agent."""
     agent = await stage.agent(*flags(worker, *more), **{worker.name: SHAPE})
     await stage.until_ready(worker.name)
     await until_allocatable(stage, worker.name, MOST_CARDS)

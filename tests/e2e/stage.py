@@ -13,11 +13,11 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from berth_crds import allocation, names, nesting
+from berth_crds import allocation, names
 from berth_crds.client import api, connection, errors, resources
 from e2e import conditions, fleet
 from e2e.conditions import condition, scheduled
-from support import kubelet, manifests
+from support import deep_json, kubelet, manifests
 from support.nvml import build, machine
 from testbed import audit, interceptor, processes, proxy, waiting
 
@@ -200,7 +200,7 @@ class Stage:
             return None
 
         body = await waiting.eventually(answered, what=f"the server to list {resource}", seconds=LIST_SECONDS)
-        found: list[Thing] = json.loads(nesting.cut_deep_values(body))["items"]
+        found: list[Thing] = deep_json.loads(body)["items"]
         return found
 
     async def may(self, user: str, attributes: Mapping[str, str]) -> bool:

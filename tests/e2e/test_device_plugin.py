@@ -26,7 +26,7 @@ from e2e.stage import Stage, Thing, cards_of
 from support import thorough
 from testbed import workers
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("leader")]
 
 
 async def test_each_container_gets_the_cards_of_its_annotation(stage: Stage, worker: workers.Worker) -> None:
@@ -103,7 +103,6 @@ async def test_of_several_models_the_one_that_was_asked_for_is_given(
 ) -> None:
     """The kubelet knows of no models, and counts all cards alike (C2)."""
     shape = f"{MOST_CARDS - 1}xT4+1xL4"
-    stage.operator()
     roots = ("--nvidia-driver-root", str(driver), "--cdi", str(worker.cdi))
     await stage.agent(*flags(worker, *roots, "--device-list-strategy=cdi-cri"), **{worker.name: shape})
     await stage.until_ready(worker.name)
@@ -263,7 +262,6 @@ async def test_cards_may_be_shared_under_their_usual_name(
     """By the file of NVIDIA's plugin as it is; pods that ask for nvidia.com/gpu, and no more, share them."""
     path = tmp_path / "config.yaml"
     path.write_text(NVIDIAS_CONFIG)
-    stage.operator()
     await stage.agent(*flags(worker, "--config-file", str(path)), **{worker.name: SHAPE})
     await stage.until_ready(worker.name)
     await until_allocatable(stage, worker.name, 2 * MOST_CARDS)

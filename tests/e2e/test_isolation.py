@@ -13,14 +13,13 @@ from e2e.inside import MOST_CARDS, Inside, container, pod, until_running, whole
 from e2e.stage import Stage
 from testbed import workers
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("leader")]
 
 SHAPE: Final = f"{MOST_CARDS}xT4"
 
 
 async def started(stage: Stage, worker: workers.Worker, driver: Path, *flags: str) -> None:
-    """Start an operator and an agent that keeps containers to their parts."""
-    stage.operator()
+    """Start an agent that keeps containers to their parts."""
     nri = ("--nri", str(worker.nri), "--nvidia-driver-root", str(driver))
     await stage.agent(*nri, *flags, **{worker.name: SHAPE})
     await stage.until_ready(worker.name)

@@ -23,7 +23,7 @@ from support import thorough
 from support.nvml import fixtures, machine, presets
 from testbed import workers
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("leader")]
 
 PROFILE: Final = f"{names.NVIDIA_MIG_PREFIX}2g.20gb"
 INSTANCES: Final = ((1, 0), (3, 0), (9, 0), (11, 0))  # Of card 0: the GPU instance and its compute instance.
@@ -51,8 +51,7 @@ def instance_of(mig: machine.Machine) -> str:
 
 
 async def started(stage: Stage, worker: workers.Worker, mig: machine.Machine, *words: str) -> None:
-    """Start an operator and an agent of this machine."""
-    stage.operator()
+    """Start an agent of this machine."""
     stage.agents_read(mig)
     roots = ("--sysfs", str(mig.sys), "--procfs", str(mig.proc))
     await stage.agent(*roots, *words, **{worker.name: HARDWARE})

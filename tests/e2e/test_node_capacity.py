@@ -11,9 +11,9 @@ from berth_crds import aliases, names
 from e2e.inside import container, pod, until_running
 from e2e.stage import HARDWARE, Stage, cards_of
 from support.nvml import machine, presets
-from testbed import workers
+from testbed import processes, workers
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("leader")]
 WHOLE = {names.GPU: "400", names.GPU_CORE: "400", names.GPU_MEMORY_RATIO: "400"}
 LEAVES_OUT = "nodes list it if the policy has nodeNames: koordinator"
 
@@ -53,7 +53,6 @@ async def test_pods_by_koordinators_old_names_run(stage: Stage, worker: workers.
 
     By policy each also has the record that Koordinator's agent reads, and the fence lets it pass.
     """
-    await stage.deciding_operator()
     await stage.agent(**{worker.name: "4xT4"})
     await stage.until_ready(worker.name)
     asked: dict[str, dict[str, Any]] = {
@@ -100,7 +99,6 @@ async def test_a_restarted_kubelet_keeps_the_pod_of_a_sick_card(
     """Its card counts as long as it is held, and no longer."""
     faults = tmp_path / "faults.json"
     faults.write_text("{}")
-    await stage.deciding_operator()
     await stage.agent("--faults", str(faults), **{worker.name: "4xT4"})
     await stage.until_ready(worker.name)
     write(stage, nodeNames="berth")
@@ -126,12 +124,13 @@ async def test_a_restarted_kubelet_keeps_the_pod_of_a_sick_card(
 
 
 @pytest.mark.usefixtures("policy")
-async def test_devices_of_any_type_stop_nobody(stage: Stage, tmp_path: Path) -> None:
+async def test_devices_of_any_type_stop_nobody(
+    stage: Stage, leader: processes.Program, tmp_path: Path
+) -> None:
     """A node with a device that no resource stands for lists its cards, and pods get them."""
     npu = {"uuid": "npu-0000:5e:00.0", "type": "npu", "minor": 0}
     (tmp_path / "npu.json").write_text(json.dumps({"devices": [npu]}))
     stage.agents_read(machine.Machine.make(tmp_path / "machine", presets.DGX_A100))
-    operator = await stage.deciding_operator()
     name = f"{stage.namespace}-npu"
     await stage.ready_nodes("--devices", f"{tmp_path}", **{name: HARDWARE})
     write(stage, nodeNames="berth")
@@ -140,5 +139,5 @@ async def test_devices_of_any_type_stop_nobody(stage: Stage, tmp_path: Path) -> 
     assert "npu" in {one["type"] for one in (await stage.devices())[name]["spec"]["devices"]}
     await stage.create(pod("train", container("main", **{names.GPU: "100"})))
     await stage.until_bound("train")
-    assert operator.alive()
-    assert "Traceback" not in operator.log.read_text()
+    assert leader.alive()
+    assert "Traceback" not in leader.log.read_text()

@@ -28,7 +28,7 @@ from support.nvml import fixtures, machine, presets
 from support.rdma_tree import RdmaTree
 from testbed import workers
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("leader")]
 
 SHAPE: Final = f"{MOST_CARDS}xT4"
 SEES_ALL: Final = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}
@@ -40,7 +40,6 @@ async def test_each_container_opens_the_cards_of_its_annotation_and_no_others(
     stage: Stage, worker: workers.Worker, driver: Path, *, by_cdi: bool
 ) -> None:
     """Whatever it says itself: containers of one pod, halves of one card, and one without a card."""
-    stage.operator()
     flags = ("--nri", str(worker.nri), "--nvidia-driver-root", str(driver))
     cdi = ("--cdi", str(worker.cdi), "--nri-cdi-kind", "berth.dev/gpu") if by_cdi else ()
     await stage.agent(*flags, *cdi, **{worker.name: SHAPE})
@@ -60,7 +59,6 @@ async def test_a_container_that_cannot_get_its_card_does_not_start_without(
     """Neither while a device node lacks, nor, in a pod that requires the agent, while that is away."""
     (driver / "dev" / "nvidia0").unlink()
     (driver / "dev" / "nvidia0").write_text("no device")
-    stage.operator()
     fixtures.require()
     made = machine.Machine.make(driver / "machine", presets.MIG)
     made.change({"card.0.mig.mode": "0 0"})
@@ -101,7 +99,6 @@ async def test_cards_that_nobody_gave_are_taken_from_other_schedulers_pods(
     stage: Stage, worker: workers.Worker
 ) -> None:
     """An image may say `all`; what a device plugin gave stays, and so do the pods of unguarded namespaces."""
-    stage.operator()
     (uuid,) = (card.uuid for card in simulated.machine(worker.name, "1xT4").answering_cards())
     async with DevicePlugin(worker.plugins, names.NVIDIA_GPU) as plugin:
         plugin.offers(uuid)
@@ -137,7 +134,6 @@ async def test_cards_can_be_named_as_in_a_spec_of_others(
         ],
     }
     (worker.cdi / "nvidia.json").write_text(json.dumps(spec))
-    stage.operator()
     flags = (
         "--nri",
         str(worker.nri),
@@ -170,7 +166,6 @@ async def test_a_container_opens_its_rdma_device_and_no_other(
     for number in range(4):
         make_node(driver, f"infiniband/uverbs{number}", 100 + number)
     make_node(driver, "infiniband/rdma_cm", 104)
-    stage.operator()
     words = ("--no-gpus", "--sysfs", str(tree.kernel.sys), "--nvidia-driver-root", str(driver))
     await stage.agent(*words, "--nri", str(worker.nri), **{worker.name: HARDWARE})
     await stage.until_ready(worker.name)

@@ -21,7 +21,7 @@ from e2e.plugged import SHAPE, flags, minors, started, stock, until_verified
 from e2e.stage import Stage, Thing, cards_of
 from testbed import workers
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("leader")]
 
 
 async def test_the_kubelet_is_served_again_when_it_starts_anew(stage: Stage, worker: workers.Worker) -> None:

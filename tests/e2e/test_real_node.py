@@ -16,7 +16,7 @@ from e2e.stage import Stage, Thing, cards_of
 from support.deviceplugin import DevicePlugin
 from testbed import images, workers
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("leader")]
 
 
 @pytest.fixture
@@ -59,7 +59,6 @@ async def test_a_pod_that_says_nothing_but_its_scheduler_sees_its_cards(
     stage: Stage, worker: workers.Worker
 ) -> None:
     """The README's first pod where no device plugin is, with a sidecar and a container that gets no card."""
-    stage.operator()
     await stage.agent(**{worker.name: "4xT4"})
     await stage.until_ready(worker.name)
     pod = yaml.safe_load(by_hand.first_pod())
@@ -91,7 +90,6 @@ async def test_a_pod_that_says_nothing_but_its_scheduler_sees_its_cards(
 @pytest.mark.usefixtures("plugin")
 async def test_pod_runs_with_the_card_that_it_was_given(stage: Stage, worker: workers.Worker) -> None:
     """Bound with its card, started by the kubelet, told its card, verified by the agent; then freed."""
-    stage.operator()
     await stage.agent("--pod-resources", str(worker.pod_resources), **{worker.name: "1xT4"})
     await stage.until_ready(worker.name)
 
@@ -118,7 +116,6 @@ async def test_a_node_that_rejects_its_pods_is_quarantined(
 ) -> None:
     """So that their owner does not make pods for it for ever; the Device and those that wait say why."""
     plugin.refusal = "the card has fallen off"
-    stage.operator()
     await stage.agent(**{worker.name: "1xT4"})
     await stage.until_ready(worker.name)
     for at in range(3):

@@ -17,7 +17,7 @@ from berth_operator.kube import feeds
 from kube import churn, eventually, servers
 from kube.conftest import Wired
 from kube.following import Follower
-from support import builders, inventories, ledgers, manifests, pods
+from support import builders, inventories, ledgers, manifests, pods, thorough
 from testbed import cluster as clusters
 from testbed import waiting
 
@@ -128,7 +128,10 @@ async def crash(wired: Wired, cluster: clusters.Cluster, meanwhile: Callable[[],
 TROUBLES: list[Trouble] = [none, cuts, away, forgotten, partition, crash]
 
 
-@pytest.mark.parametrize("trouble", TROUBLES, ids=lambda trouble: trouble.__name__)
+ALONE: list[Any] = [none, cuts, away, partition, *map(thorough.case, (forgotten, crash))]
+
+
+@pytest.mark.parametrize("trouble", ALONE, ids=lambda trouble: trouble.__name__)
 async def test_the_ledger_ends_right(
     life: churn.Churn, wired: Wired, admin: api.Api, berth: clusters.Cluster, trouble: Trouble
 ) -> None:

@@ -24,7 +24,7 @@ from typing import Any, Self
 
 import aiohttp
 
-from berth_crds import nesting
+from support import deep_json
 from testbed import cluster as clusters
 from testbed import sessions
 
@@ -196,7 +196,7 @@ class Kubelets:
         async with self._session.get(BOUND_PODS, timeout=aiohttp.ClientTimeout(total=60)) as response:
             if response.status != http.HTTPStatus.OK:
                 raise Missed
-            answer = json.loads(nesting.cut_deep_values(await response.read()))
+            answer = deep_json.loads(await response.read())
         pods = answer["items"]
         self._forget({*self._lives, *self._ends} - {pod["metadata"]["uid"] for pod in pods})
         # What had ended before may be there again: the server's data may have been restored.
@@ -212,7 +212,7 @@ class Kubelets:
             if response.status != http.HTTPStatus.OK:
                 raise Missed
             async for line in response.content:
-                self._notice(json.loads(nesting.cut_deep_values(line)))
+                self._notice(deep_json.loads(line))
 
     def _notice(self, event: Raw) -> None:
         pod = event["object"]

@@ -82,9 +82,9 @@ def holding_nic(minor: int, annotations: Mapping[str, str] = {}, *, core: int = 
     return body
 
 
-def asking(*limits: Mapping[str, object], annotations: Mapping[str, str] = {}) -> Body:
+def asking(*limits: Mapping[str, object], name: str = "p", annotations: Mapping[str, str] = {}) -> Body:
     """Return a pod that waits, with a container `c0`, `c1` ... for each of the amounts."""
-    body = manifests.pod("p", 0, namespace="ml", annotations=annotations, phase="Pending")
+    body = manifests.pod(name, 0, namespace="ml", annotations=annotations, phase="Pending")
     body["spec"]["containers"] = [
         {"name": f"c{at}", "image": "example.com/work", "resources": {"limits": dict(one)}}
         for at, one in enumerate(limits)

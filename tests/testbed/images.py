@@ -1,5 +1,6 @@
 """Images for containers, made without a registry: one program, and nothing else."""
 
+import functools
 import hashlib
 import io
 import json
@@ -7,6 +8,7 @@ import platform
 import shutil
 import subprocess
 import tarfile
+import tempfile
 from pathlib import Path
 
 NAME = "berth.invalid/pause:1"
@@ -63,12 +65,19 @@ def obstacle() -> str:
 
 def build(directory: Path) -> Path:
     """Build the image, as an archive that `ctr images import` reads."""
-    source, program = directory / "pause.c", directory / "pause"
-    source.write_text(PROGRAM)
-    subprocess.run(["gcc", "-static", "-Os", "-o", program, source], check=True)
     archive = directory / "pause.tar"
-    archive.write_bytes(_archive(_layer(program)))
+    archive.write_bytes(_made())
     return archive
+
+
+@functools.cache
+def _made() -> bytes:
+    """Return the archive, for which the program is built once."""
+    with tempfile.TemporaryDirectory(prefix="berth-image-") as folder:
+        source, program = Path(folder) / "pause.c", Path(folder) / "pause"
+        source.write_text(PROGRAM)
+        subprocess.run(["gcc", "-static", "-Os", "-o", program, source], check=True)
+        return _archive(_layer(program))
 
 
 def _layer(program: Path) -> bytes:

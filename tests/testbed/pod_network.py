@@ -8,7 +8,9 @@ are published.
 import json
 import shutil
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 from testbed import relay
 
@@ -46,6 +48,13 @@ esac
 """
 
 
+class Way(NamedTuple):
+    """An address and its target outside, and the pair inside to which that leads or from which it comes."""
+
+    outside: str
+    inside: str
+
+
 def obstacle() -> str:
     """Return in one sentence why this machine can have no such network; empty if it can."""
     if missing := [tool for tool in TOOLS if not shutil.which(tool)]:
@@ -63,16 +72,17 @@ def install(folder: Path) -> None:
     (folder / "wire.count").write_text("0\n")
 
 
-def inward(port: int, socket: Path) -> tuple[list[str], list[str]]:
-    """Return the commands, outside and inside, by which a port outside leads to the same port of the node."""
+def inward(port: int, socket: Path) -> Way:
+    """Return how a port outside leads to the same port of the node."""
     here = f"127.0.0.1:{port}"
-    return _command(here, f"{socket}"), _command(f"{socket}", here)
+    return Way(f"{here}={socket}", f"{socket}={here}")
 
 
-def outward(port: int, socket: Path) -> tuple[list[str], list[str]]:
-    """Return the commands, outside and inside, by which a port of the node leads to the same port outside."""
-    return _command(f"{socket}", f"127.0.0.1:{port}"), _command(f"0.0.0.0:{port}", f"{socket}")
+def outward(port: int, socket: Path) -> Way:
+    """Return how a port of the node leads to the same port outside."""
+    return Way(f"{socket}=127.0.0.1:{port}", f"0.0.0.0:{port}={socket}")
 
 
-def _command(address: str, target: str) -> list[str]:
-    return [sys.executable, "-I", str(relay.__file__), f"{address}={target}"]
+def command(pairs: Iterable[str]) -> list[str]:
+    """Return the command of a relay between these addresses and their targets."""
+    return [sys.executable, "-I", "-S", str(relay.__file__), *pairs]

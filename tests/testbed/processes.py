@@ -21,15 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 # Runs between fork and exec, as a program of its own: a Python function in that place (`preexec_fn`) may
-# deadlock where there are threads. The second line is for an owner that died before the first one took
-# effect.
-DEATH_PACT = """
-import ctypes, os, signal, sys
-PR_SET_PDEATHSIG = 1
-ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-if os.getppid() != int(sys.argv[1]): os._exit(1)
-os.execvp(sys.argv[2], sys.argv[2:])
-"""
+# deadlock where there are threads, and a program in Python takes a tenth of a second. The shell is for an
+# owner that died before `setpriv` took effect.
+DEATH_PACT = ("setpriv", "--pdeathsig", "KILL", "sh", "-c", '[ "$PPID" = "$0" ] && exec "$@"')
 
 # Writers may still be dying while the tree is removed, and a file made in between makes rmdir fail: hence
 # the retries. Cgroups named after the directory are those of an enclosure whose owner had no time to
@@ -153,4 +147,4 @@ def _death_pact() -> list[str]:
     """Return the words before a command that tie its life to ours, which only Linux can do."""
     if sys.platform != "linux":
         return []
-    return [sys.executable, "-I", "-S", "-c", DEATH_PACT, str(os.getpid())]
+    return [*DEATH_PACT, str(os.getpid())]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from support import thorough
 from testbed import enclosure, waiting, workers
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -34,7 +35,9 @@ def owner() -> Iterator[subprocess.Popen[str]]:
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("way", [signal.SIGHUP, signal.SIGKILL], ids=["a closed terminal", "a hard kill"])
+@pytest.mark.parametrize(
+    "way", [signal.SIGKILL, thorough.case(signal.SIGHUP)], ids=["a hard kill", "a closed terminal"]
+)
 def test_owner_ends(owner: subprocess.Popen[str], way: signal.Signals) -> None:
     """Whatever ends the owner ends its programs and what they started, and removes directory and cgroups."""
     assert owner.stdout is not None

@@ -137,8 +137,7 @@ class Worker:
         try:
             self._prepare()
             self._enclosure.start()
-            self._relay(self._cluster.port, pod_network.outward)
-            self.publish(self._port)
+            self._relay({self._cluster.port: pod_network.outward, self._port: pod_network.inward})
             self._start_containerd()
             self.start_kubelet()
         except BaseException:
@@ -219,7 +218,7 @@ class Worker:
 
     def publish(self, port: int) -> None:
         """Lead what connects to a port of 127.0.0.1 outside to the same port of the node."""
-        self._relay(port, pod_network.inward)
+        self._relay({port: pod_network.inward})
 
     def processes_of(self, pod_uid: str) -> list[int]:
         """Return the processes of a pod's containers, as numbered outside."""
@@ -298,15 +297,18 @@ class Worker:
         socket = self._directory / "containerd.sock"
         return self._enclosure.call([self._programs["ctr"], f"--address={socket}", *words], seconds=seconds)
 
-    def _relay(self, port: int, way: Callable[[int, Path], tuple[list[str], list[str]]]) -> None:
-        """Lead connections to a port into the node's network or out of it."""
-        outside, inside = way(port, self._directory / f"{port}.sock")
-        log = self._directory / f"relay-{port}-outside.log"
+    def _relay(self, ways: Mapping[int, Callable[[int, Path], pod_network.Way]]) -> None:
+        """Lead connections to these ports into the node's network or out of it."""
+        made = [way(port, self._directory / f"{port}.sock") for port, way in ways.items()]
+        name = f"relay-{'-'.join(map(str, ways))}"
+        log = self._directory / f"{name}-outside.log"
+        outside = pod_network.command(way.outside for way in made)
         self._outside.append(processes.start("relay", outside, log=log))
-        logs = log, self._enclosure.run(f"relay-{port}", inside, env=os.environ).entry.log
+        inside = pod_network.command(way.inside for way in made)
+        logs = log, self._enclosure.run(name, inside, env=os.environ).entry.log
         waiting.until(
             lambda: all(relay.LISTENS in _read(log) for log in logs),
-            what=f"the way to port {port}",
+            what=f"the way to the ports {[*ways]}",
             seconds=READY_SECONDS,
         )
 
