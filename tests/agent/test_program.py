@@ -187,11 +187,6 @@ async def test_a_changed_configuration_starts_it_anew(
         await programs.ends(agent)
 
 
-def test_what_hangs_holds_up_the_end_for_less_than_two_seconds() -> None:
-    """A timer ends the process where a thread of the event loop would not."""
-    assert program.EXIT_SECONDS < 2
-
-
 async def test_node_that_fails_is_started_anew(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -19,7 +19,10 @@ from berth_operator.simulation.scenario import Scenario
 from simulation import simulator
 from support import thorough
 
-pytestmark = pytest.mark.slow  # Whole programs, again and again.
+pytestmark = [
+    pytest.mark.slow,  # Whole programs, again and again.
+    pytest.mark.usefixtures("unhurried"),
+]
 
 PROPERTY: Final = hypothesis.settings(
     max_examples=thorough.examples(100),

@@ -8,6 +8,8 @@ from simulation import simulator
 from simulation.koordinator_words import Body, Wish, gpus, in_partition, node, tabled
 from support import wired_nodes
 
+pytestmark = pytest.mark.usefixtures("unhurried")
+
 SCORES: Final[Body] = tabled((1, "200Gi", [0, 1]), (9, "400Gi", [2, 3]))
 
 
