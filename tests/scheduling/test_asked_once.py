@@ -108,6 +108,17 @@ def test_which_pods_repel_is_worked_out_once_for_reasons_and_gaps() -> None:
     assert summed.call_count == len(KEYS)
 
 
+def test_an_explanation_scores_no_nodes_for_a_pod_that_was_never_searched() -> None:
+    """It looks up why nodes refused when they were searched, and nothing is remembered yet."""
+    search, asks = Search(cluster(2)), waiting()
+    scores = Search._current_scores
+
+    with mock.patch.object(Search, "_current_scores", autospec=True, side_effect=scores) as scored:
+        explain.explain(search, asks, policy=RULES)
+
+    assert all(call.args[0] is not search for call in scored.mock_calls)  # Trials have searches of their own.
+
+
 def test_reasons_are_those_of_each_meaning_before_those_of_other_pods() -> None:
     """Each node has the first of its own, and those that lack nothing have that of the spread."""
     inventory, asks = cluster(2), waiting()

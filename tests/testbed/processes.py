@@ -12,6 +12,7 @@ then stops them in the right order.
 import functools
 import os
 import secrets
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -23,7 +24,7 @@ from pathlib import Path
 # Runs between fork and exec, as a program of its own: a Python function in that place (`preexec_fn`) may
 # deadlock where there are threads, and a program in Python takes a tenth of a second. The shell is for an
 # owner that died before `setpriv` took effect.
-DEATH_PACT = ("setpriv", "--pdeathsig", "KILL", "sh", "-c", '[ "$PPID" = "$0" ] && exec "$@"')
+DEATH_PACT = ("--pdeathsig", "KILL", "/bin/sh", "-c", '[ "$PPID" = "$0" ] && exec "$@"')
 
 # Writers may still be dying while the tree is removed, and a file made in between makes rmdir fail: hence
 # the retries. Cgroups named after the directory are those of an enclosure whose owner had no time to
@@ -147,4 +148,5 @@ def _death_pact() -> list[str]:
     """Return the words before a command that tie its life to ours, which only Linux can do."""
     if sys.platform != "linux":
         return []
-    return [*DEATH_PACT, str(os.getpid())]
+    setpriv = shutil.which("setpriv", path=f"{os.environ.get('PATH', '')}:/usr/bin:/bin")
+    return [setpriv or "setpriv", *DEATH_PACT, str(os.getpid())]

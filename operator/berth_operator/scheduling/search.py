@@ -257,7 +257,8 @@ class Search:
     ) -> dict[int, NodeReason]:
         """Return `reasons_by_row` without those of nodes that have changed since."""
         for one in self._signatures_by_unit(signature):
-            self._current_scores(one, policy)  # Forgets the reasons of nodes that have changed.
+            if self._cached.get(signatures.without_inter_pod_rules(one)) is not None:
+                self._current_scores(one, policy)  # Forgets the reasons of nodes that have changed.
         return self.reasons_by_row(signature, policy)
 
     def unsearched(self, signature: signatures.Signature) -> int:

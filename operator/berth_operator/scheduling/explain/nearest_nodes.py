@@ -20,8 +20,8 @@ from berth_operator.scheduling.what_if import node_survey, trials
 
 def find_nearest(found: Iterable[findings.Finding]) -> findings.Nearest | None:
     """Return what lacks the smallest part, then the lower name and minor."""
-    near = (one for finding in found if not finding.never_fits for one in _candidates(finding))
-    near = (one for one in near if one.lack < 1)
+    known = (one for one in found if (one.deficits or one.shortfall) and not one.never_fits)
+    near = (one for finding in known for one in _candidates(finding) if one.lack < 1)
     return min(near, key=lambda one: (round(one.lack, 6), one.node, one.minor), default=None)
 
 

@@ -23,6 +23,7 @@ from berth_operator.scheduling import (
 )
 from berth_operator.scheduling.changes import Scenario
 from berth_operator.scheduling.constraints import reason_counts, registry
+from berth_operator.scheduling.constraints.constraint import Rejection
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Count, NodeReason, Reason
 from berth_operator.scheduling.devices import allocator, device_view, requests
@@ -180,8 +181,11 @@ def _add_reasons_of_searched_nodes(
     passing: node_table.Mask,
     budget: ExplanationBudget,
 ) -> None:
-    """Search the nodes that passed the filters, and add the reasons of those that do not fit."""
-    request, order = pod_info.request, inventory.name_positions()
+    """Search the nodes that passed the filters, and add the reasons of those that do not fit.
+
+    Those that the budget does not suffice for are undecided.
+    """
+    request, order = pod_info.request, inventory.name_positions().tolist()
     unsure = set(np.flatnonzero(passing).tolist())
     if request.need.filters_suffice or not request.need.any_device:
         # The filters decide here. (`filters_suffice` is false for a pod that names a scope and asks for no
@@ -194,7 +198,13 @@ def _add_reasons_of_searched_nodes(
         unsure -= set(FeasibilityChecker(inventory, unlimited_budget).feasible_nodes(pod, passing).rows)
     searched_reasons: SearchedReasons = {}
     with budget.fraction(explanation_budget.SURVEY_FRACTION) as survey_budget:
-        for row in sorted(unsure, key=lambda row: int(order[row])):
+        rows = sorted(unsure, key=order.__getitem__)
+        for count, row in enumerate(rows):
+            if survey_budget.exhausted:
+                left = np.zeros(inventory.size, dtype=np.bool_)
+                left[rows[count:]] = True
+                reason_table.object(Rejection(left, Reason.UNDECIDED))
+                return
             reason = _searched_reason(inventory, row, pod_info, survey_budget, searched_reasons)
             if reason is not None:
                 reason_table.add(row, reason)
@@ -207,9 +217,8 @@ def _searched_reason(
     budget: ExplanationBudget,
     searched_reasons: SearchedReasons,
 ) -> NodeReason | None:
-    """Return why one node does not fit, None if it does; once the budget is exhausted it is undecided."""
-    info = inventory.infos[row]
-    if info is None or budget.exhausted:
+    """Return why one node does not fit, None if it does."""
+    if (info := inventory.infos[row]) is None:
         return Reason.UNDECIDED, ""
     view = info.view()
     request = gpu_units.request_on_unit(pod_info.request, pod_info.demand, view.device.gpu_unit)
