@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from berth_crds import names, schema
+from berth_crds import schema
 from testbed import cluster as clusters
 
 Object = dict[str, Any]
@@ -41,13 +41,18 @@ class ExampleObjects:
     def create(self, kind: str) -> Object:
         """Create an example, and return what was sent."""
         made = self.make(kind)
-        self.send("create", body=made)
+        self.put(made)
         return made
 
+    def put(self, body: Object, *, dry_run: bool = False) -> None:
+        """Create an object, or only ask whether that is possible; raise `ApiError` if it is not."""
+        query = "fieldValidation=Strict&dryRun=All" if dry_run else "fieldValidation=Strict"
+        self.cluster.send("POST", f"{self._path(body)}?{query}", body)
+
     def replace_status(self, body: Object) -> None:
-        """Replace the status of an object that was created."""
+        """Replace the status of an object that was created; raise `ApiError` if it is refused."""
         body = body | {"metadata": self.read(body)["metadata"]}
-        self.send("replace", "--subresource=status", body=body)
+        self.cluster.send("PUT", f"{self._path_of(body)}/status?fieldValidation=Strict", body)
 
     def send(self, *words: str, body: Object) -> str:
         """Run a kubectl command that reads an object."""
@@ -59,5 +64,11 @@ class ExampleObjects:
 
     def read(self, body: Object) -> Any:
         """Read an object back."""
-        kind = f"{PLURAL[body['kind'].lower()]}.{names.GROUP}"
-        return json.loads(self.get(kind, body["metadata"]["name"], "-o", "json"))
+        return self.cluster.read(self._path_of(body))
+
+    def _path(self, body: Object) -> str:
+        where = f"namespaces/{self.namespace}/" if "namespace" in body["metadata"] else ""
+        return f"/apis/{body['apiVersion']}/{where}{PLURAL[body['kind'].lower()]}"
+
+    def _path_of(self, body: Object) -> str:
+        return f"{self._path(body)}/{body['metadata']['name']}"

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from crds import example_objects
-from testbed import cluster as clusters
+from testbed import api
 
 Cards = list[dict[str, Any]]
 
@@ -91,7 +91,7 @@ def test_hardware_fits(cards: Cards, objects: example_objects.ExampleObjects) ->
     uuids = [card["uuid"] for card in cards]
     thing["spec"]["partitions"] = [{"members": uuids, "link": "nvlink"} for _ in range(64)]
 
-    objects.send("create", body=thing)
+    objects.put(thing)
 
     assert objects.read(thing)["spec"] == thing["spec"]
 
@@ -115,7 +115,7 @@ def test_what_is_too_much_together_is_refused(
     cards: Cards, words: str, objects: example_objects.ExampleObjects
 ) -> None:
     """Each list is within its own bound, and the sentence says what all of them may be."""
-    with pytest.raises(clusters.KubectlFailed) as refused:
-        objects.send("create", "--dry-run=server", body=made(objects, cards))
+    with pytest.raises(api.ApiError) as refused:
+        objects.put(made(objects, cards), dry_run=True)
 
     assert f"all devices together have at most {words}" in str(refused.value)

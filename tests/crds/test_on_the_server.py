@@ -72,7 +72,7 @@ def test_a_policy_shows_every_rule_that_holds(objects: example_objects.ExampleOb
     """People who write one rule see the others with their defaults."""
     made = objects.make("placementpolicy") | {"spec": {"weights": {"core": 2}}}
 
-    objects.send("create", body=made)
+    objects.put(made)
 
     assert objects.read(made)["spec"] == {
         "strategy": "fragmentation",
@@ -109,7 +109,7 @@ def test_a_device_gets_no_defaults(objects: example_objects.ExampleObjects) -> N
         "cordon": ["GPU-taken-out-for-repair"],
     }
 
-    objects.send("create", body=made)
+    objects.put(made)
 
     assert objects.read(made)["spec"] == made["spec"]
 
@@ -151,7 +151,7 @@ def test_the_agent_leaves_the_cordon_of_people_alone(objects: example_objects.Ex
 def test_agent_and_operator_share_the_conditions(objects: example_objects.ExampleObjects) -> None:
     """Each writer applies its own entries; neither needs force, neither removes the other's."""
     made = objects.make("device")
-    objects.send("create", body=made | {"status": {}})
+    objects.put(made | {"status": {}})
     when = "2026-09-20T10:00:00Z"
     bare = {name: made[name] for name in ("apiVersion", "kind", "metadata")}
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from crds import example_objects
+from testbed import api
 from testbed import cluster as clusters
 
 Change = Callable[[example_objects.Object], object]
@@ -210,8 +211,8 @@ def test_a_wrong_object_is_refused_in_words(
     made = objects.make(kind)
     change(made)
 
-    with pytest.raises(clusters.KubectlFailed) as refused:
-        objects.send("create", "--dry-run=server", body=made)
+    with pytest.raises(api.ApiError) as refused:
+        objects.put(made, dry_run=True)
 
     assert words in str(refused.value)
 
@@ -300,7 +301,7 @@ def test_a_wrong_status_is_refused_in_words(
     made = objects.create(kind)
     change(made["status"])
 
-    with pytest.raises(clusters.KubectlFailed) as refused:
+    with pytest.raises(api.ApiError) as refused:
         objects.replace_status(made)
 
     assert words in str(refused.value)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from crds import example_objects
-from testbed import cluster as clusters
+from testbed import api
 
 Change = Callable[[example_objects.Object], object]
 
@@ -96,7 +96,7 @@ def test_a_wrong_policy_is_refused_in_words(
     made = objects.make("placementpolicy")
     change(made)
 
-    with pytest.raises(clusters.KubectlFailed) as refused:
-        objects.send("create", "--dry-run=server", body=made)
+    with pytest.raises(api.ApiError) as refused:
+        objects.put(made, dry_run=True)
 
     assert words in str(refused.value)

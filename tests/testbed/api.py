@@ -35,7 +35,11 @@ class Api:
 
     def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         """Send `body` and return the answer."""
-        answer: dict[str, Any] = json.loads(self._exchange("POST", path, json.dumps(body)))
+        return self.send("POST", path, body)
+
+    def send(self, method: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Send `body` in another way and return the answer."""
+        answer: dict[str, Any] = json.loads(self._exchange(method, path, json.dumps(body)))
         return answer
 
     def create(self, path: str, body: dict[str, Any]) -> None:
@@ -57,10 +61,18 @@ class Api:
         finally:
             connection.close()
         if response.status >= 400:
-            raise ApiError(response.status, text)
+            raise ApiError(response.status, _message(text))
         return text
 
     def _connection(self) -> http.client.HTTPConnection:
         if self.tls is None:
             return http.client.HTTPConnection("127.0.0.1", self.port, timeout=self.timeout)
         return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=self.timeout, context=self.tls)
+
+
+def _message(text: str) -> str:
+    """Return what a server says of an error; its whole answer where that is no Status."""
+    try:
+        return str(json.loads(text)["message"])
+    except (ValueError, LookupError, TypeError):
+        return text

@@ -209,6 +209,10 @@ class Cluster:
                 raise
             return None
 
+    def send(self, method: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Send an object as the administrator; raise `ApiError` with the server's words."""
+        return self._api.send(method, path, body)
+
     def read_node(self, name: str) -> Any:
         """Return a Node; None if it is not there."""
         return self.read(f"/api/v1/nodes/{name}")
