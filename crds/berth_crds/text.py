@@ -38,8 +38,12 @@ def quoted(value: str, *, most: int = LONGEST) -> str:
 
 
 def name(value: str, *, most: int = LONGEST) -> str:
-    """Return a name as one printable line; in quotes if it could be taken for a part of the sentence."""
-    return line(value, most=most) if NAME.fullmatch(value) else quoted(value, most=most)
+    """Return a name as one printable line; in quotes if it could be taken for a part of the sentence.
+
+    An apostrophe in it is escaped, so that it cannot end the quotes and go on as if we said it.
+    """
+    plain = line(value, most=most)
+    return plain if NAME.fullmatch(value) else "'" + plain.replace("'", r"\x27") + "'"
 
 
 def cause(error: BaseException) -> str:

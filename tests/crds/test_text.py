@@ -80,6 +80,7 @@ def test_no_sentence_is_written_as_python_writes_values() -> None:
         pytest.param(text.name, "/usr/bin/python3", "/usr/bin/python3", id="a program"),
         pytest.param(text.name, "p) v1: GPU dead (", "'p) v1: GPU dead ('", id="a sentence for a name"),
         pytest.param(text.name, "a\u2800b", r"'a\u2800b'", id="a letter that is not seen"),
+        pytest.param(text.name, "x') v1: dead ('", r"'x\x27) v1: dead (\x27'", id="quotes in a name"),
     ],
 )
 def test_what_people_wrote_is_quoted_as_they_wrote_it(

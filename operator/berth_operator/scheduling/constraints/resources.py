@@ -4,8 +4,9 @@ Resources in `demand.device_resources`, such as nvidia.com/gpu, are allocated fr
 checked only on nodes whose `status.allocatable` has them, too.
 """
 
+import collections
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar, Final
 
 import numpy as np
@@ -106,13 +107,27 @@ def gaps(query: Query) -> Iterator[node_table.Scores]:
 # ---------------------------------------------------------------- what would lift it
 
 
-def deficits(scenario: Scenario) -> Iterator[Deficit]:
-    """Yield the resources of which a node has too little left; an overcommitted node has less than zero."""
-    demand, total = scenario.demand, dict(scenario.node.allocatable)
+def deficits(demand: facts.NodeDemand, node: facts.Node, held: Mapping[str, int]) -> Iterator[Deficit]:
+    """Yield the resources of which a node has too little left, given what its pods hold.
+
+    An overcommitted node has less than zero left.
+    """
+    total = dict(node.allocatable)
     for name, amount in demand.amounts + tuple(one for one in demand.device_resources if one[0] in total):
-        free = max(total.get(name, 0), 0) - sum(dict(hold.amounts).get(name, 0) for hold in scenario.holds)
+        free = max(total.get(name, 0), 0) - held.get(name, 0)
         if free < amount:
             yield Deficit(name, unit_of(name), amount, free)
+
+
+def _held(scenario: Scenario) -> Mapping[str, int]:
+    """Return what the pods of a scenario hold, all together, of each resource that is asked for."""
+    asked = {name for name, _ in scenario.demand.amounts + scenario.demand.device_resources}
+    held = collections.Counter[str]()
+    for hold in scenario.holds:
+        for name, amount in hold.amounts:
+            if name in asked:
+                held[name] += amount
+    return held
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,10 +196,10 @@ def remedies(scenario: Scenario, _shortfall: object) -> Iterator[ProposedChange]
     It is not proposed that some number of pods ends where it depends on which of them whether the waiting pod
     then fits.
     """
-    for deficit in deficits(scenario):
-        held = sum(dict(hold.amounts).get(deficit.name, 0) for hold in scenario.holds)
+    held = _held(scenario)
+    for deficit in deficits(scenario.demand, scenario.node, held):
         unsure = deficit.name == facts.PODS and _matters_which_pod_ends(scenario)
-        if held >= deficit.missing and not unsure:
+        if held.get(deficit.name, 0) >= deficit.missing and not unsure:
             cost = min(1.0, deficit.missing_fraction)
             yield ProposedChange([FreeResource(node=scenario.node.name, deficit=deficit, cost=cost)])
 

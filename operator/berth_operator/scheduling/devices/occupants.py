@@ -2,9 +2,12 @@
 
 import dataclasses
 from collections.abc import Collection, Iterable, Sequence
+from typing import Final
 
 from berth_crds import text
 from berth_operator.scheduling.devices import device_facts
+
+LONGEST_COMMAND: Final = 48
 
 
 def only_of(
@@ -36,4 +39,8 @@ def _user(one: device_facts.Occupant, namespace: str | None) -> str:
     if one.title:
         own = namespace is None or one.title.startswith(f"{namespace}/")
         return f"pod {text.name(one.title)}" if own else "a pod of another namespace"
-    return f"process {one.pid} ({text.name(one.command)})" if one.command else f"process {one.pid}"
+    return (
+        f"process {one.pid} ({text.name(one.command, most=LONGEST_COMMAND)})"
+        if one.command
+        else f"process {one.pid}"
+    )

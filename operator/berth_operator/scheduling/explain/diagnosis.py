@@ -15,7 +15,7 @@ from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.deficits import CARDS, REPLICAS, Deficit, Unit
 from berth_operator.scheduling.devices import allocator, requests
 from berth_operator.scheduling.explain.findings import Finding
-from berth_operator.scheduling.what_if import explanation_budget, node_survey, trials
+from berth_operator.scheduling.what_if import explanation_budget, node_survey
 
 
 def findings_of(survey: node_survey.NodeSurvey) -> tuple[Finding, ...]:
@@ -58,15 +58,15 @@ def _diagnosed(
     survey: node_survey.NodeSurvey, row: int, seen: Finding, budget: explanation_budget.ExplanationBudget
 ) -> Finding:
     """Return the finding on a node with what is missing and what is wrong with each device."""
-    if seen.reason is Reason.INSUFFICIENT_RESOURCE:
-        return dataclasses.replace(
-            seen, diagnosed=True, deficits=tuple(resources.deficits(trials.scenario_of(survey, row)))
-        )
+    info = survey.node(row)
+    if seen.reason is Reason.INSUFFICIENT_RESOURCE and info.node is not None:
+        found = resources.deficits(survey.demand, info.node, info.amounts)
+        return dataclasses.replace(seen, diagnosed=True, deficits=tuple(found))
     if seen.reason in node_survey.NODE_OBJECT_REASONS | node_survey.NO_DEVICE_AT_ALL:
         return dataclasses.replace(seen, diagnosed=True)
-    seen = dataclasses.replace(seen, withholding_pods=tuple(_withholding(survey.node(row), seen)))
+    seen = dataclasses.replace(seen, withholding_pods=tuple(_withholding(info, seen)))
     request = survey.request_on(row)
-    shortfall = node_survey.search_node(survey.node(row).view(), request, budget)
+    shortfall = node_survey.search_node(info.view(), request, budget)
     if not isinstance(shortfall, allocator.Shortfall):
         # The filters are stricter than the allocator where cards are withheld.
         return dataclasses.replace(seen, diagnosed=True)
