@@ -20,7 +20,7 @@ from berth_operator.scheduling.pods_by_claim import ChangedClaims, PodsByClaim
 from berth_operator.scheduling.queued_pods import Entry, PodInfo, SortKey
 
 ACTIVATED_AT_ONCE: Final = 256  # Of all kinds, when a namespace is suspended or resumed.
-MOST_COMPARED: Final = 4096  # Kinds with nodes, or selectors with pods, between two rounds.
+MOST_COMPARED: Final = 2048  # Kinds with nodes, or selectors with pods, between two rounds: 20 us each.
 MOST_SEARCHED_IN_A_ROUND: Final = 64  # Pods that need a search on single nodes; so others come too.
 
 
