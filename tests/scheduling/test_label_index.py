@@ -11,6 +11,7 @@ from berth_operator.scheduling import pod_index
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.label_index import LabelIndex
 from berth_operator.scheduling.nodes import facts
+from berth_operator.scheduling.nodes import labels as node_labels
 from berth_operator.scheduling.nodes.facts import LabelExpression, Labels
 
 KEYS: Final = ("app", "rev", "tier")
@@ -18,6 +19,11 @@ VALUES: Final = ("", "1", "2")
 UIDS: Final = ("a", "b", "c", "d", "e", "f")
 NAMESPACES: Final = ("ml", "red", "blue")
 ROWS: Final = 4
+
+
+def no_labels() -> node_labels.Labels:
+    """Return the labels of no nodes."""
+    return node_labels.Labels(())
 
 
 class Pod(NamedTuple):
@@ -129,7 +135,7 @@ def test_a_new_selector_looks_at_no_single_pod() -> None:
     holds = [
         hold_of(f"u{at}", Pod("ml", (("name", str(at)),), at % ROWS, leaving=False)) for at in range(100)
     ]
-    index = pod_index.PodIndex(rows, lambda: holds)
+    index = pod_index.PodIndex(rows, lambda: holds, no_labels)
     looks = []
     for at in range(3):
         expressions = (LabelExpression("name", "NotIn", (str(at),)),)
@@ -143,7 +149,7 @@ def test_a_selector_of_namespaces_is_read_once_for_all_of_them() -> None:
     """There may be thousands of namespaces, and 64 selectors of a pod that differ in this."""
     named = [Pod(f"team-{at}", (("app", "1"),), at % ROWS, leaving=False) for at in range(50)]
     holds = [hold_of(f"u{at}", one) for at, one in enumerate(named)]
-    index = pod_index.PodIndex({f"n{row}": row for row in range(ROWS)}, lambda: holds)
+    index = pod_index.PodIndex({f"n{row}": row for row in range(ROWS)}, lambda: holds, no_labels)
     index.set_namespace("team-1", {"tier": "1"})
     has_tier = (LabelExpression("tier", "Exists", ()),)
     key = pod_index.CounterKey((facts.PodSelector(("team-2", "none"), (), has_tier),))

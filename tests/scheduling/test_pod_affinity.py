@@ -5,11 +5,11 @@ from unittest import mock
 
 import pytest
 
-from berth_operator.scheduling import explain, pod_index, pod_terms
-from berth_operator.scheduling.constraints import registry, topologies
+from berth_operator.scheduling import domains, explain, pod_index, pod_terms, terms_by_row
+from berth_operator.scheduling.constraints import pod_affinity, registry
 from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.search import Search
-from scheduling import plain_pod_rules
+from scheduling import plain_pod_rules, pod_clusters
 from scheduling.placements import RULES
 from scheduling.pod_clusters import (
     FOUR_NODES,
@@ -244,14 +244,14 @@ def test_many_terms_that_repel_are_looked_at_together() -> None:
         both.put_pod(pod(f"w{at}", "n1", affinity=far(repels)))
     rows_with_any = pod_terms.TermIndex.rows_with_any
     with (
-        mock.patch.object(topologies, "in_domains_of", wraps=topologies.in_domains_of) as looks,
+        mock.patch.object(domains, "with_any", wraps=domains.with_any) as looks,
         mock.patch.object(
             pod_terms.TermIndex, "rows_with_any", autospec=True, side_effect=rows_with_any
         ) as rows,
     ):
         assert both.feasible(pod(labels=WEB)) == {"n2", "n4"}
         assert both.feasible(pod(labels=WEB)) == {"n2", "n4"}
-        assert (looks.call_count, rows.call_count) == (4, 2)
+        assert (looks.call_count, rows.call_count) == (2, 2)
         both.drop_pod("z")
         assert both.feasible(pod(labels=WEB)) == {"n2", "n3", "n4"}
         both.put_pod(pod("n", "n2", affinity=far(repels)))
@@ -260,11 +260,16 @@ def test_many_terms_that_repel_are_looked_at_together() -> None:
 
 def test_only_so_many_sets_of_terms_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Then all are found anew, and each pod is kept away from where it is not wanted, all the same."""
+    monkeypatch.setattr(terms_by_row, "MOST_SETS", 1)
     monkeypatch.setattr(pod_index, "MOST_ROWS_WITH", 1)
     both = Both(*FOUR_NODES, *(pod(f"p{at}", f"n{at}", affinity=far(of_app(at))) for at in (1, 2)))
     for at in (1, 2, 1):
-        assert both.feasible(pod(labels={"app": str(at)})) == ALL - {f"n{at}"}
-    assert len(both.inventory.pods._rows_with) == 1
+        asks = pod(labels={"app": str(at)})
+        assert both.feasible(asks) == ALL - {f"n{at}"}
+        rejections = pod_affinity.resolvable(pod_clusters.asked(both.inventory, pod_info(asks)))
+        refused = [one.nodes.tolist() for one in rejections]
+        assert refused == [[name == f"n{at}" for name in sorted(ALL)]]
+    assert (len(both.inventory.pods._kept_away), len(both.inventory.pods._rows_with)) == (1, 1)
 
 
 @pytest.mark.parametrize(("selector", "asked"), [({}, 1), ({"zone": "nowhere"}, 0)])

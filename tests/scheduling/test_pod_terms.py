@@ -22,7 +22,7 @@ TERMS = tuple(term(app, namespace) for app in ("web", "db") for namespace in NAM
 
 def index() -> pod_terms.TermIndex[facts.PodTerm]:
     """Return an index without terms."""
-    return pod_terms.TermIndex(lambda one: one.selector, pod_terms.all_of_namespaces)
+    return pod_terms.TermIndex(lambda one: one, pod_terms.all_of_namespaces)
 
 
 def meaning(found: pod_terms.TermIndex[facts.PodTerm], namespace: str, labels: facts.Labels) -> set[str]:

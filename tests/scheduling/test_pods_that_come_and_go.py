@@ -272,7 +272,8 @@ def test_nothing_is_kept_of_pods_that_are_gone() -> None:
     pods = both.inventory.pods
     assert repr(pods._pods) == "<LabelIndex: 0 groups, 0 labels, 0 keys>"
     assert not pods._repelling
-    assert not pods._rows_with
+    assert not (pods._rows_with or pods._kept_away or pods._weights_near)
+    assert not pods._repelling._arrays
     assert not (pods._repelling._about or pods._repelling._brought or pods._repelling._brought_by)
     assert not pods._weighted
     assert not pods._weighted._about

@@ -66,7 +66,7 @@ class Inventory:
         self._holders: dict[str, node_info.NodeInfo] = {}  # On which node a pod holds something.
         self.ports = exclusive_use.ExclusiveUse[facts.HostPort]()
         self.disks = exclusive_use.ExclusiveUse[facts.Disk]()
-        self.pods = pod_index.PodIndex(self.index, self._placed_holds)
+        self.pods = pod_index.PodIndex(self.index, self._placed_holds, self.node_labels)
         self.volumes = index.Volumes()
         self.quarantines = namespace_quarantines.NamespaceQuarantines()
         self.preference_index = preference_index.PreferenceIndex()

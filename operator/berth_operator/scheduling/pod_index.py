@@ -18,9 +18,16 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from berth_operator.scheduling import controller_index, label_index, node_table, pod_terms
+from berth_operator.scheduling import (
+    controller_index,
+    label_index,
+    label_memory,
+    node_table,
+    pod_terms,
+    terms_by_row,
+)
 from berth_operator.scheduling.holds import Hold
-from berth_operator.scheduling.nodes import affinity, facts
+from berth_operator.scheduling.nodes import affinity, facts, labels
 
 # Keys whose counts are remembered, how much all their selectors may name (each pod with new labels is
 # compared with all of them), and how much memory the counts may take.
@@ -97,11 +104,20 @@ def _pairs(expressions: facts.Expressions | None) -> Iterator[tuple[str, str]]:
 
 
 class PodIndex:
-    """The pods on nodes; `rows` are the rows of the nodes by name, and `holds` returns all pods."""
+    """The pods on nodes; `rows` are the rows of the nodes by name, and `holds` returns all pods.
 
-    def __init__(self, rows: Mapping[str, int], holds: Callable[[], Iterable[Hold]]) -> None:
+    `node_labels` returns the labels of all nodes.
+    """
+
+    def __init__(
+        self,
+        rows: Mapping[str, int],
+        holds: Callable[[], Iterable[Hold]],
+        node_labels: Callable[[], labels.Labels],
+    ) -> None:
         self._rows = rows
         self._holds = holds
+        self._node_labels = node_labels
         self._pods: label_index.LabelIndex | None = None  # None until somebody asks.
         self._namespaces: dict[str, Mapping[str, str]] = {}  # Their labels.
         # By namespace, how many pods of each row there are whose labels are not known.
@@ -111,16 +127,18 @@ class PodIndex:
         self._selectors_size = 0  # Of all counters.
         self._counted_once: dict[CounterKey, node_table.Counts] = {}  # As pods are now.
         self._forgotten = False  # Whether any key was ever asked for whose counter is not kept.
-        self._counters_by_labels: dict[pod_terms.Identity, tuple[Counter, ...]] = {}
+        self._counters_by_labels = label_memory.LabelMemory[tuple[Counter, ...]](len)
         # Beyond the limit of a namespace, a term that keeps pods away becomes one about all pods, and one
         # that has only a weight is left out.
         self._repelling = pod_terms.TermIndex[facts.PodTerm](
-            lambda term: term.selector, beyond_limit=pod_terms.all_of_namespaces
+            lambda term: term, beyond_limit=pod_terms.all_of_namespaces
         )
         self._rows_with: dict[frozenset[facts.PodTerm], dict[str, set[int]]] = {}  # Of those that repel.
         self._weighted = pod_terms.TermIndex[facts.WeightedPodTerm](
-            lambda one: one.term.selector, beyond_limit=lambda *_: None
+            lambda one: one.term, beyond_limit=lambda *_: None
         )
+        self._kept_away = terms_by_row.of_repelling(self._repelling)
+        self._weights_near = terms_by_row.of_weighted(self._weighted)
         self.by_controller = controller_index.ControllerIndex(
             lambda: ((one, rows[one.node]) for one in holds())
         )
@@ -187,6 +205,9 @@ class PodIndex:
             self._count_unlabelled(hold.namespace, row, sign)
         if hold.anti_affinity:
             self._rows_with.clear()
+            self._kept_away.clear()
+        if hold.weighted_terms:
+            self._weights_near.clear()
         self._repelling.count(hold.uid, hold.namespace, hold.anti_affinity, row, sign)
         self._weighted.count(hold.uid, hold.namespace, hold.weighted_terms, row, sign)
         self.say_nothing = not (self._repelling or self._weighted)
@@ -308,7 +329,7 @@ class PodIndex:
                 for one in self._counters.values()
                 if one.selects(labels) and self._about(one.key, hold.namespace)
             )
-            pod_terms.remember(self._counters_by_labels, identity, found)
+            self._counters_by_labels.put(identity, found)
         return found
 
     def rows_with_unknown_labels(self, selector: facts.PodSelector) -> list[int]:
@@ -339,11 +360,15 @@ class PodIndex:
 
     def repelling(self, namespace: str, labels: facts.Labels) -> frozenset[facts.PodTerm]:
         """Return the terms of required anti-affinity of pods on nodes that mean a pod with these labels."""
-        return self._repelling.meaning(namespace, labels, self._test(namespace, labels))
+        return self._repelling.meaning(namespace, labels, self._test(namespace, labels), self._keys())
 
     def weighted(self, namespace: str, labels: facts.Labels) -> frozenset[facts.WeightedPodTerm]:
         """Return the terms by which pods on nodes would rather have such a pod near, or away."""
-        return self._weighted.meaning(namespace, labels, self._test(namespace, labels))
+        return self._weighted.meaning(namespace, labels, self._test(namespace, labels), self._keys())
+
+    def _keys(self) -> frozenset[str]:
+        """Return the labels that nodes have; what is said over any other concerns no node."""
+        return self._node_labels().keys()
 
     def rows_with(self, terms: frozenset[facts.PodTerm]) -> dict[str, set[int]]:
         """Return by topology key the rows on which pods have any of these terms of required anti-affinity.
@@ -360,25 +385,13 @@ class PodIndex:
             self._rows_with[terms] = found
         return found
 
-    def weights_of(self, terms: Iterable[facts.WeightedPodTerm], size: int) -> dict[str, node_table.Numbers]:
-        """Return by topology key the weights of terms, as often as pods on each of so many rows have them.
+    def rows_kept_away(self, terms: frozenset[facts.PodTerm], size: int) -> node_table.Mask:
+        """Return which of so many rows are in a domain with a pod that has any of these terms."""
+        return self._kept_away.get(terms, self._node_labels(), size)
 
-        Added up before anybody looks at domains: there may be a thousand terms, and few keys.
-        """
-        found: dict[str, collections.defaultdict[int, int]] = {}
-        for one in terms:
-            weights = found.setdefault(one.term.topology_key, collections.defaultdict(int))
-            for row, count in self._weighted.rows(one).items():
-                weights[row] += one.weight * count
-        return {key: _by_row(weights, size) for key, weights in found.items()}
-
-
-def _by_row(numbers: Mapping[int, int], size: int) -> node_table.Numbers:
-    """Return as an array of so many rows what is given by row."""
-    found = np.zeros(size, dtype=np.int64)
-    rows = np.fromiter(numbers, np.int64, len(numbers))
-    found[rows] = np.fromiter(numbers.values(), np.int64, len(numbers))
-    return found
+    def weights_near(self, terms: frozenset[facts.WeightedPodTerm], size: int) -> node_table.Numbers:
+        """Return for each of so many rows the weights of terms, as often as pods in its domains have them."""
+        return self._weights_near.get(terms, self._node_labels(), size)
 
 
 def seen_by_others(hold: Hold) -> tuple[object, ...]:

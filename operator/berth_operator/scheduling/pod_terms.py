@@ -3,7 +3,7 @@
 Which terms mean a pod is asked for each pod that is to be placed. So the answer is remembered by the
 namespace and the labels of that pod, and brought up to date with the terms that are new or gone since.
 Whoever has terms come and go all the time makes the others pay for these alone, and not for all terms that
-there are.
+there are. A term over a label that no node has concerns no node: it is in no answer until some node has it.
 """
 
 import collections
@@ -11,18 +11,17 @@ import dataclasses
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Final, Generic, NamedTuple, TypeVar
 
+import numpy as np
+
+from berth_operator.scheduling import label_memory, node_table
 from berth_operator.scheduling.nodes import facts
 
-MOST_REMEMBERED: Final = 4096  # Namespaces with labels whose counts, or terms, are remembered.
-MOST_LABELS: Final = 64  # Of a pod for which that is remembered.
 MOST_TERMS: Final = 1024  # Different ones that the pods of one namespace bring; those beyond are coarse.
 MOST_NAMED: Final = 1 << 14  # By these together; beyond that they are coarse, too.
 MOST_CHANGES: Final = 4096  # Terms that are new or gone, until all answers are forgotten.
 
-Identity = tuple[str, facts.Labels]  # The namespace and the labels of a pod.
 Means = Callable[[facts.PodSelector], bool]
 Term = TypeVar("Term", bound=Hashable)
-T = TypeVar("T")
 
 
 class Answer(NamedTuple, Generic[Term]):
@@ -33,7 +32,7 @@ class Answer(NamedTuple, Generic[Term]):
 
 
 class TermIndex(Generic[Term]):
-    """The terms, with the rows of the pods that have them; `selector_of` returns whom a term means.
+    """The terms, with the rows of the pods that have them; `term_of` returns whom one means, and the label.
 
     What pods of one namespace say is compared with every pod that is to be placed. So there is a limit to how
     much that is: `beyond_limit` returns the term that stands for one of a namespace that has brought too
@@ -42,10 +41,10 @@ class TermIndex(Generic[Term]):
 
     def __init__(
         self,
-        selector_of: Callable[[Term], facts.PodSelector],
+        term_of: Callable[[Term], facts.PodTerm],
         beyond_limit: Callable[[Term, str], Term | None] = lambda term, _: term,
     ) -> None:
-        self._selector_of = selector_of
+        self._term_of = term_of
         self._beyond_limit = beyond_limit
         self._brought_by: dict[Term, str] = {}  # The namespace of the first pod that had the term.
         self._brought: collections.Counter[str] = collections.Counter()  # How many, by namespace.
@@ -53,8 +52,10 @@ class TermIndex(Generic[Term]):
         self._counted_for: dict[str, tuple[Term, ...]] = {}  # By uid, where it is not what the pod says.
         self._rows: dict[Term, collections.Counter[int]] = {}
         self._about: dict[str, dict[Term, None]] = {}  # By namespace; "" for perhaps any.
-        self._meaning: dict[Identity, Answer[Term]] = {}
+        self._meaning = label_memory.LabelMemory[Answer[Term]](lambda answer: len(answer.terms))
+        self._keys: frozenset[str] | None = None  # The labels of nodes for which these answers hold.
         self._changed: list[Term] = []  # The terms that are new or gone, one after another.
+        self._arrays: dict[Term, node_table.Numbers] = {}  # What `rows_and_counts` has returned.
 
     def __len__(self) -> int:
         """Count the terms."""
@@ -81,7 +82,7 @@ class TermIndex(Generic[Term]):
         beyond: dict[Term, None] = {}
         for term in terms:
             if term not in self._rows:
-                more = self._selector_of(term).size
+                more = self._term_of(term).selector.size
                 if brought >= MOST_TERMS or named + more > MOST_NAMED:
                     beyond[term] = None
                 else:
@@ -93,12 +94,13 @@ class TermIndex(Generic[Term]):
         return (*kept, *(term for term in coarse if term is not None))
 
     def _count(self, term: Term, namespace: str, row: int, sign: int) -> None:
+        self._arrays.pop(term, None)
         if (rows := self._rows.get(term)) is None:
             rows = self._rows[term] = collections.Counter()
             self._brought_by[term] = namespace
             self._brought[namespace] += 1
-            self._named[namespace] += self._selector_of(term).size
-            for about in _namespaces_about(self._selector_of(term)):
+            self._named[namespace] += self._term_of(term).selector.size
+            for about in _namespaces_about(self._term_of(term).selector):
                 self._about.setdefault(about, {})[term] = None
             self._record_change(term)
         rows[row] += sign
@@ -111,10 +113,10 @@ class TermIndex(Generic[Term]):
         del self._rows[term]
         bringer = self._brought_by.pop(term)
         self._brought[bringer] -= 1
-        self._named[bringer] -= self._selector_of(term).size
+        self._named[bringer] -= self._term_of(term).selector.size
         if not self._brought[bringer]:
             del self._brought[bringer], self._named[bringer]
-        for namespace in _namespaces_about(self._selector_of(term)):
+        for namespace in _namespaces_about(self._term_of(term).selector):
             del self._about[namespace][term]
             if not self._about[namespace]:
                 del self._about[namespace]
@@ -127,40 +129,58 @@ class TermIndex(Generic[Term]):
             self._changed.append(term)
 
     def forget_answers(self) -> None:
-        """Forget which terms mean which pods, because the labels of a namespace have changed."""
+        """Forget which terms mean which pods, because labels of a namespace or of nodes have changed."""
         self._meaning.clear()
         self._changed.clear()
 
-    def meaning(self, namespace: str, labels: facts.Labels, means: Means) -> frozenset[Term]:
-        """Return the terms that mean a pod; `means` tells it of a selector."""
+    def meaning(
+        self, namespace: str, labels: facts.Labels, means: Means, keys: frozenset[str] | None = None
+    ) -> frozenset[Term]:
+        """Return the terms that mean a pod; `means` tells it of a selector.
+
+        `keys` are the labels that nodes have, and terms over others are left out; with None no term is.
+        """
+        if keys is not self._keys and keys != self._keys:
+            self.forget_answers()
+        self._keys = keys
         identity = namespace, labels
         if (known := self._meaning.get(identity)) is None:
             perhaps = (*self._about.get(namespace, ()), *self._about.get("", ()))
-            terms = frozenset(term for term in perhaps if means(self._selector_of(term)))
+            terms = frozenset(term for term in perhaps if self._concerns(term, means))
         elif known.changes == len(self._changed):
             return known.terms
         else:
             changed = set(self._changed[known.changes :])
             there = (term for term in changed if term in self._rows)
-            terms = known.terms - changed | {term for term in there if means(self._selector_of(term))}
-        remember(self._meaning, identity, Answer(terms, len(self._changed)))
+            terms = known.terms - changed | {term for term in there if self._concerns(term, means)}
+        self._meaning.put(identity, Answer(terms, len(self._changed)))
         return terms
+
+    def _concerns(self, term: Term, means: Means) -> bool:
+        """Whether a term means a pod, and there is a domain of it."""
+        found = self._term_of(term)
+        somewhere = self._keys is None or not found.topology_key or found.topology_key in self._keys
+        return somewhere and means(found.selector)
 
     def rows(self, term: Term) -> Mapping[int, int]:
         """Return how many pods of which rows have a term, as often as each has it."""
         return self._rows.get(term, {})
 
+    def rows_and_counts(self, term: Term) -> node_table.Numbers:
+        """Return the rows of the pods that have a term, and how often, as two rows of one array.
+
+        It is kept until a pod comes or goes that has the term: there may be a hundred thousand pairs.
+        """
+        if (found := self._arrays.get(term)) is None:
+            rows = self.rows(term)
+            found = np.array((tuple(rows), tuple(rows.values())), dtype=np.int64)
+            if rows:
+                self._arrays[term] = found
+        return found
+
     def rows_with_any(self, terms: Iterable[Term]) -> set[int]:
         """Return the rows of the pods that have any of these terms."""
         return set[int]().union(*[self._rows[term] for term in terms if term in self._rows])
-
-
-def remember(known: dict[Identity, T], identity: Identity, found: T) -> None:
-    """Remember an answer for pods with these labels, if these are not very many."""
-    if len(known) >= MOST_REMEMBERED:
-        known.clear()
-    if len(identity[1]) <= MOST_LABELS:
-        known[identity] = found
 
 
 def weighted(

@@ -112,11 +112,13 @@ REFUSALS: Final[dict[Reason, Refusals]] = {
 def feasible(query: Query) -> node_table.Mask:
     """Return the nodes that meet affinity and anti-affinity."""
     mask = np.ones(query.inventory.size, dtype=np.bool_)
-    for refusals in REFUSALS.values():
+    for refusals in (alone, repelling, unlabelled):
         for refused, _ in refusals(query):
             mask &= ~refused
             if not np.count_nonzero(mask):
                 return mask[query.rows]
+    if repelled_by := inter_pod_rules(query).repelled_by:
+        mask &= ~query.inventory.pods.rows_kept_away(repelled_by, query.inventory.size)
     return mask[query.rows]
 
 

@@ -10,7 +10,7 @@ import collections
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -79,6 +79,7 @@ class Labels:
         self._nodes = list(nodes)
         self._labels = [node.labels if node is not None else {} for node in nodes]
         self._uses = collections.Counter(itertools.chain.from_iterable(self._labels))  # On how many nodes.
+        self._keys: frozenset[str] | None = None  # None until somebody asks.
         self._nowhere = column([None] * len(nodes))
         self._names = self._column_of_names()
         self._columns: dict[str, Column] = {}
@@ -98,14 +99,18 @@ class Labels:
         for key in before.keys() - after.keys():
             if not self._uses[key]:
                 del self._uses[key]
+        if before.keys() != after.keys():
+            self._keys = None
         self._labels[at], was = after, self._nodes[at]
         self._nodes[at] = node
         if (was.name if was is not None else None) != (node.name if node is not None else None):
             self._names = self._column_of_names()
 
-    def keys(self) -> Collection[str]:
+    def keys(self) -> frozenset[str]:
         """Return the labels that the nodes have."""
-        return self._uses.keys()
+        if self._keys is None:
+            self._keys = frozenset(self._uses)
+        return self._keys
 
     def of(self, key: str) -> Column:
         """Return the column of a label."""

@@ -31,10 +31,11 @@ def raw_scores(query: Query) -> node_table.Scores:
     preferred, pods = query.signature.demand.preferred_pods or facts.PreferredPods(), query.inventory.pods
     found = np.zeros(query.node_count)
     for one in preferred.terms:
-        counts = topologies.counts(query, one.term.selector)
-        found += one.weight * _in_domain(query, one.term.topology_key, counts)
-    for key, weights in pods.weights_of(preferred.of_others, query.inventory.size).items():
-        found += _in_domain(query, key, weights)
+        if topologies.somewhere(query, one.term.topology_key):
+            counts = topologies.counts(query, one.term.selector)
+            found += one.weight * _in_domain(query, one.term.topology_key, counts)
+    if preferred.of_others:
+        found += pods.weights_near(preferred.of_others, query.inventory.size)[query.rows]
     return found
 
 
