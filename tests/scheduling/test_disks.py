@@ -1,10 +1,12 @@
 """Disks that pods name themselves: those of one node share a disk only if all of them only read it."""
 
+from collections.abc import Iterable
+
 import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from berth_operator.scheduling import explain, queued_pods
+from berth_operator.scheduling import exclusive_use, explain, queued_pods
 from berth_operator.scheduling.decisions import ClusterEvent, Wait
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.nodes import facts
@@ -95,3 +97,23 @@ def test_the_end_of_the_pod_that_has_it_lets_another_in() -> None:
 
     ledgers.assume(ledger)
     assert node_of(ledger.inventory, asking(DATA)) is None
+
+
+def test_disks_of_one_name_are_looked_up_and_not_compared_one_by_one() -> None:
+    """Pods may have thousands of them, each of another Ceph cluster."""
+    compared = 0
+
+    class Monitors(frozenset[str]):
+        """Monitors that count with how many others they are compared."""
+
+        def isdisjoint(self, other: Iterable[object], /) -> bool:
+            nonlocal compared
+            compared += 1
+            return super().isdisjoint(other)
+
+    usage = exclusive_use.ExclusiveUse[Disk]()
+    usage.change(3, [Disk("rbd rbd/i", monitors=Monitors({f"there-{at}"})) for at in range(1000)], 1)
+    asked = [Disk("rbd rbd/i", monitors=Monitors({f"asked-{at}"})) for at in range(64)]
+
+    assert usage.free(asked, 5).all()
+    assert compared < 1000

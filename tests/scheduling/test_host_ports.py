@@ -136,3 +136,28 @@ def test_nothing_is_kept_of_ports_that_are_free_again() -> None:
 
     assert not usage.taken(WEB, 5).any()
     assert not usage._used
+
+
+def test_ports_of_one_number_are_looked_up_and_not_compared_one_by_one() -> None:
+    """Pods may have thousands of them, each of another address."""
+    compared = 0
+
+    class Address(str):
+        """An address that counts with how many others it is compared."""
+
+        __slots__ = ()
+        __hash__ = str.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return super().__eq__(other)
+
+    there = [HostPort(80, address=Address(f"10.0.{at // 250}.{at % 250}")) for at in range(1000)]
+    asked = [HostPort(80, address=Address(f"10.1.0.{at}")) for at in range(64)]
+    usage = exclusive_use.ExclusiveUse[HostPort]()
+    usage.change(3, there, 1)
+
+    assert usage.free(asked, 5).all()
+    assert not exclusive_use.conflict(asked, there)
+    assert compared < 1000

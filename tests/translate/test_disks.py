@@ -63,3 +63,25 @@ def test_a_pod_of_very_many_disks_is_refused_and_a_bound_one_is_read_in_part() -
     assert refused.demand.disks == ()
     assert pods.pod_info(builders.pod(volumes=volumes[:most])).faults == ()
     assert len(bound.hold.disks) == pod_limits.MAX_BOUND_DISKS
+
+
+def with_monitors(each: int, count: int) -> list[dict[str, Any]]:
+    """Return so many volumes of Ceph, each with so many monitors of its own."""
+    return [
+        {"name": f"v{at}", "rbd": {"image": "i", "monitors": [f"{at}-{number}" for number in range(each)]}}
+        for at in range(count)
+    ]
+
+
+def test_a_pod_of_very_many_monitors_is_refused_and_a_bound_one_is_read_in_part() -> None:
+    """A disk is looked for by each of its monitors, so a few disks may take as long as many."""
+    most, most_bound = pod_limits.MAX_MONITORS, pod_limits.MAX_BOUND_MONITORS
+
+    refused = pods.pod_info(builders.pod(volumes=with_monitors(most + 1, 1)))
+    bound = pods.read_bound(builders.pod(volumes=with_monitors(most_bound // 4, 6), nodeName="n1"))
+
+    (fault,) = refused.faults
+    assert fault.detail == f"the pod names {most + 1} monitors of its disks; Berth reads {most} at most"
+    assert refused.demand.disks == ()
+    assert pods.pod_info(builders.pod(volumes=with_monitors(most // 64, 64))).faults == ()
+    assert len(bound.hold.disks) == 4

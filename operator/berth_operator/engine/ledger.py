@@ -69,7 +69,7 @@ class Ledger:
         self.given_otherwise = given_otherwise.GivenOtherwise(logger)
         self.suspects = 0  # Agents whose silence proves nothing, as most are silent.
         self.offers = paced_offers.PacedOffers(self.backlog, self._offer_judge, paced)
-        self.unadmitted_pods = unadmitted_pods.UnadmittedPods()
+        self.unadmitted_pods = unadmitted_pods.UnadmittedPods(self.inventory.ports)
 
     def __repr__(self) -> str:
         known = f"{len(self._states) - len(self.assumed_pods)} confirmed, {len(self.assumed_pods)} assumed"

@@ -12,13 +12,17 @@ from the objects alone, in any order of their events. All pods on an unknown nod
 
 import collections
 import dataclasses
-from collections.abc import Collection, Iterator, Mapping
-from typing import Final
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from typing import Final, TypeVar
 
 from berth_operator.engine import pod_memory
-from berth_operator.scheduling import node_info
+from berth_operator.scheduling import exclusive_use, node_info
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.nodes import affinity, facts, taints
+
+T = TypeVar("T")
+Ports = tuple[facts.HostPort, ...]
+PortUse = exclusive_use.ExclusiveUse[facts.HostPort]
 
 
 @dataclasses.dataclass(slots=True)
@@ -27,7 +31,8 @@ class _Pod:
 
     hold: Hold
     node_selection: facts.NodeSelection
-    charged: facts.Amounts
+    charged: facts.Amounts = ()
+    charged_ports: Ports = ()
     excluded: bool = False  # Whether nothing is charged.
     checked_node: facts.Node | None = None
     suitable: bool = True
@@ -44,26 +49,38 @@ class _Pod:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _FreeResources:
-    """What is free of a node's resources, and which of its ports are taken."""
+    """What is free of a node's resources, and which ports the pods have there.
+
+    Some of these are pods of which others may be admitted first, or whose bind is under way: `uncertain` says
+    how often each mark is there by pods of the one and of the other sort. Their ports count as free.
+    """
 
     amounts: Mapping[str, int]
-    ports: Mapping[tuple[int, str], set[facts.HostPort]]  # By number and protocol.
+    ports: PortUse
+    row: int
+    uncertain: tuple[Mapping[Hashable, int], ...]
 
     def is_free(self, port: facts.HostPort) -> bool:
         """Whether a port is free; a port without an address means all addresses."""
-        return not any(map(port.excludes, self.ports.get(port.key, ())))
+        return all(
+            self.ports.count(mark, self.row) == sum(marks.get(mark, 0) for marks in self.uncertain)
+            for mark in port.excluded_by
+        )
 
 
-UNKNOWN_NODE: Final = _FreeResources({}, {})
+UNKNOWN_NODE: Final = _FreeResources({}, PortUse(), 0, ())
 
 
 class UnadmittedPods:
     """All unadmitted pods, and what they are charged."""
 
-    def __init__(self) -> None:
+    def __init__(self, ports: PortUse) -> None:
+        """Begin without pods; `ports` are those that pods have."""
+        self._ports = ports
         self._pods: dict[str, _Pod] = {}  # By uid.
         self._by_node: dict[str, dict[str, _Pod]] = {}  # The same by node and uid.
         self._charged: dict[str, collections.Counter[str]] = {}  # By node, of all these together.
+        self._charged_ports: dict[str, collections.Counter[Hashable]] = {}  # Likewise, by their marks.
         self._free_meanwhile: _FreeResources | None = None  # Of the node whose pods are charged anew.
 
     def __repr__(self) -> str:
@@ -81,21 +98,22 @@ class UnadmittedPods:
     def add(self, hold: Hold, node_selection: facts.NodeSelection, known: Hold | None) -> None:
         """Record a pod that would hold this; `known` is what it was charged so far."""
         self.remove(hold.uid)
-        charged = known.amounts if known is not None and known.node == hold.node else ()
-        pod = self._pods[hold.uid] = _Pod(hold, node_selection, ())
+        pod = self._pods[hold.uid] = _Pod(hold, node_selection)
         self._by_node.setdefault(hold.node, {})[hold.uid] = pod
         self._charged.setdefault(hold.node, collections.Counter())
-        self._set_charged(pod, charged)
+        self._charged_ports.setdefault(hold.node, collections.Counter())
+        if known is not None and known.node == hold.node:
+            self._set_charged(pod, known.amounts, known.host_ports)
 
     def remove(self, uid: str) -> bool:
         """Forget a pod that was admitted or is gone; return whether it was here."""
         if (pod := self._pods.pop(uid, None)) is None:
             return False
-        self._set_charged(pod, ())
+        self._set_charged(pod, (), ())
         node = pod.hold.node
         del self._by_node[node][uid]
         if not self._by_node[node]:
-            del self._by_node[node], self._charged[node]
+            del self._by_node[node], self._charged[node], self._charged_ports[node]
         return True
 
     def is_excluded(self, uid: str) -> bool:
@@ -124,7 +142,7 @@ class UnadmittedPods:
         pod.excluded = not _fits(pod, info, self._free_meanwhile or self._free(info, assumed))
         if pod.excluded:
             hold = pod_memory.bare_hold(hold)
-        self._set_charged(pod, hold.amounts)
+        self._set_charged(pod, hold.amounts, hold.host_ports)
         return hold
 
     def changed_uids(self, info: node_info.NodeInfo | None, assumed: Collection[str]) -> Iterator[str]:
@@ -145,25 +163,42 @@ class UnadmittedPods:
         """Return what is free beside the pods that are certainly on a node."""
         if info is None or info.node is None:
             return UNKNOWN_NODE
-        uncertain = self._charged[info.name].copy()
+        charged, used = self._charged[info.name], info.amounts
+        binding, ports = collections.Counter[str](), collections.Counter[Hashable]()
         for uid in info.holds.keys() & assumed:
             if uid not in self._pods:
-                uncertain.update(dict(info.holds[uid].amounts))
-        used = info.amounts
-        amounts = {name: most - used.get(name, 0) + uncertain[name] for name, most in info.node.allocatable}
-        taken = collections.defaultdict[tuple[int, str], set[facts.HostPort]](set)
-        for uid, hold in info.holds.items():
-            if hold.host_ports and uid not in self._pods and uid not in assumed:
-                for port in hold.host_ports:
-                    taken[port.key].add(port)
-        return _FreeResources(amounts, taken)
+                _count(binding, info.holds[uid].amounts, 1)
+                _count(ports, _marks(info.holds[uid].host_ports), 1)
+        amounts = {
+            name: most - used.get(name, 0) + charged.get(name, 0) + binding[name]
+            for name, most in info.node.allocatable
+        }
+        return _FreeResources(amounts, self._ports, info.row, (self._charged_ports[info.name], ports))
 
-    def _set_charged(self, pod: _Pod, charged: facts.Amounts) -> None:
+    def _set_charged(self, pod: _Pod, charged: facts.Amounts, ports: Ports) -> None:
         if pod.charged != charged:
             total = self._charged[pod.hold.node]
-            total.subtract(dict(pod.charged))
-            total.update(dict(charged))
+            _count(total, pod.charged, -1)
+            _count(total, charged, 1)
             pod.charged = charged
+        if pod.charged_ports != ports:
+            marks = self._charged_ports[pod.hold.node]
+            _count(marks, _marks(pod.charged_ports), -1)
+            _count(marks, _marks(ports), 1)
+            pod.charged_ports = ports
+
+
+def _marks(ports: Ports) -> Iterator[tuple[Hashable, int]]:
+    return ((mark, 1) for port in ports for mark in port.marks)
+
+
+def _count(total: collections.Counter[T], amounts: Iterable[tuple[T, int]], sign: int) -> None:
+    """Add these amounts, or with -1 subtract them; nothing stays of what is not there any more."""
+    for name, amount in amounts:
+        if left := total[name] + sign * amount:
+            total[name] = left
+        else:
+            total.pop(name, None)
 
 
 def _fits(pod: _Pod, info: node_info.NodeInfo | None, free: _FreeResources) -> bool:

@@ -1,11 +1,12 @@
 """What not all pods of a node can have at a time, such as a host port: on which nodes pods have it.
 
-Only things with equal keys can be in each other's way, and whether two of them are, they say themselves.
+Each thing says which marks it leaves, and which marks of other pods exclude it. So pods are compared by
+looking up marks, however many things they have: a pod may have a thousand ports of one number, and there may
+be thousands of pods.
 """
 
-import collections
-from collections.abc import Hashable, Iterable
-from typing import Final, Generic, Protocol, Self, TypeVar
+from collections.abc import Collection, Hashable, Iterable
+from typing import Final, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -18,11 +19,12 @@ class Exclusive(Hashable, Protocol):
     """A thing of which a node has one, or one for some pods."""
 
     @property
-    def key(self) -> Hashable:
-        """What the things have in common that may be in each other's way."""
+    def marks(self) -> Collection[Hashable]:
+        """What it leaves on the node of a pod that has it."""
 
-    def excludes(self, other: Self) -> bool:
-        """Whether two pods of one node cannot have this one and another one with the same key."""
+    @property
+    def excluded_by(self) -> Collection[Hashable]:
+        """The marks with which no other pod of the node can have it."""
 
 
 T = TypeVar("T", bound=Exclusive)
@@ -30,32 +32,36 @@ T = TypeVar("T", bound=Exclusive)
 
 def conflict(wanted: Iterable[T], held: Iterable[T]) -> bool:
     """Whether a pod that has the held ones excludes any that is wanted."""
-    by_key = collections.defaultdict(list)
-    for one in held:
-        by_key[one.key].append(one)
-    return any(any(map(one.excludes, by_key.get(one.key, ()))) for one in wanted)
+    excluding = {mark for one in wanted for mark in one.excluded_by}
+    return any(not excluding.isdisjoint(one.marks) for one in held)
 
 
 class ExclusiveUse(Generic[T]):
-    """The things that pods have, by key and row."""
+    """The things that pods have, by their marks and by row."""
 
     def __init__(self) -> None:
-        self._used: dict[Hashable, dict[T, collections.Counter[int]]] = {}
+        self._used: dict[Hashable, dict[int, int]] = {}  # By mark and row, how often it is there.
         self._masks: dict[T, node_table.Mask] = {}  # Since the last change.
 
     def change(self, row: int, things: Iterable[T], sign: int) -> None:
         """Count what a pod has as used on a row, or with sign -1 as free again."""
         self._masks.clear()
+        used = self._used
         for one in things:
-            same = self._used.setdefault(one.key, {})
-            rows = same.setdefault(one, collections.Counter())
-            rows[row] += sign
-            if not rows[row]:
-                del rows[row]
-            if not rows:
-                del same[one]
-            if not same:
-                del self._used[one.key]
+            for mark in one.marks:
+                if (rows := used.get(mark)) is None:
+                    rows = used[mark] = {}
+                if count := rows.get(row, 0) + sign:
+                    rows[row] = count
+                else:
+                    del rows[row]
+                    if not rows:
+                        del used[mark]
+
+    def count(self, mark: Hashable, row: int) -> int:
+        """Return how often a mark is on a row."""
+        rows = self._used.get(mark)
+        return rows.get(row, 0) if rows is not None else 0
 
     def taken(self, wanted: T, size: int) -> node_table.Mask:
         """Return on which of so many rows a pod has what excludes this."""
@@ -74,7 +80,7 @@ class ExclusiveUse(Generic[T]):
 
     def _taken(self, wanted: T, size: int) -> node_table.Mask:
         mask = np.zeros(size, dtype=np.bool_)
-        for one, rows in self._used.get(wanted.key, {}).items():
-            if wanted.excludes(one):
+        for mark in wanted.excluded_by:
+            if rows := self._used.get(mark):
                 mask[np.fromiter(rows, dtype=np.int64, count=len(rows))] = True
         return mask

@@ -13,9 +13,16 @@ from berth_operator.translate import pod_limits, raw, refusals
 
 
 def of_pod(pod: raw.Pod) -> tuple[facts.Disk, ...]:
-    """Return the disks of a pod, each once, and at most MAX_BOUND_DISKS of them."""
+    """Return the disks of a pod, each once, and at most MAX_BOUND_DISKS of them.
+
+    Together they have at most MAX_BOUND_MONITORS monitors, by each of which they are compared.
+    """
     found = dict.fromkeys(itertools.chain.from_iterable(map(_each, pod.spec.volumes or ())))
-    return tuple(itertools.islice(found, pod_limits.MAX_BOUND_DISKS))
+    some = tuple(itertools.islice(found, pod_limits.MAX_BOUND_DISKS))
+    monitors = itertools.accumulate(len(one.monitors) for one in some)
+    return tuple(
+        one for one, so_far in zip(some, monitors, strict=True) if so_far <= pod_limits.MAX_BOUND_MONITORS
+    )
 
 
 def _each(volume: raw.Volume) -> Iterator[facts.Disk]:
@@ -31,9 +38,13 @@ def _each(volume: raw.Volume) -> Iterator[facts.Disk]:
 
 
 def too_many(disks: Sequence[facts.Disk]) -> Refusal | None:
-    """Return a fault if a waiting pod names more disks than Berth reads."""
-    if len(disks) <= pod_limits.MAX_DISKS:
-        return None
-    return refusals.unsupported(
-        f"the pod names {len(disks)} disks of its own; Berth reads {pod_limits.MAX_DISKS} at most"
+    """Return a fault if a waiting pod names more disks, or more monitors of them, than Berth reads."""
+    monitors = sum(len(one.monitors) for one in disks)
+    counts = (
+        (len(disks), "disks of its own", pod_limits.MAX_DISKS),
+        (monitors, "monitors of its disks", pod_limits.MAX_MONITORS),
     )
+    for count, what, most in counts:
+        if count > most:
+            return refusals.unsupported(f"the pod names {count} {what}; Berth reads {most} at most")
+    return None

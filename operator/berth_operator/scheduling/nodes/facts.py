@@ -6,7 +6,7 @@ demands rounded up and supplies rounded down where they were read.
 
 import dataclasses
 import enum
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Final
 
 from berth_operator.scheduling import delivery_methods, values
@@ -155,13 +155,19 @@ class HostPort:
         return f"{address}{':' * bool(address)}{self.number}/{self.protocol}"
 
     @property
-    def key(self) -> tuple[int, str]:
-        """The number and the protocol."""
-        return self.number, self.protocol
+    def marks(self) -> tuple[Hashable, ...]:
+        """The port with its address, and the port, whatever its address is."""
+        return (self.number, self.protocol, self.address), (self.number, self.protocol)
 
-    def excludes(self, other: "HostPort") -> bool:
-        """Whether the addresses of the same port overlap."""
-        return not self.address or not other.address or self.address == other.address
+    @property
+    def excluded_by(self) -> tuple[Hashable, ...]:
+        """The marks of the ports whose addresses overlap with this one."""
+        if not self.address:
+            return ((self.number, self.protocol),)
+        return (self.number, self.protocol, self.address), (self.number, self.protocol, "")
+
+
+NO_MONITORS: Final = (None,)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -177,15 +183,17 @@ class Disk:
     monitors: frozenset[str] = frozenset()
 
     @property
-    def key(self) -> str:
-        """The name."""
-        return self.name
+    def marks(self) -> tuple[Hashable, ...]:
+        """The disk by each of its monitors, and whether it is only read."""
+        return tuple((self.name, monitor, self.read_only) for monitor in self.monitors or NO_MONITORS)
 
-    def excludes(self, other: "Disk") -> bool:
-        """Whether both are the same disk, and one is written or it cannot be shared."""
-        if self.monitors.isdisjoint(other.monitors) and (self.monitors or other.monitors):
-            return False
-        return not (self.can_be_shared and self.read_only and other.read_only)
+    @property
+    def excluded_by(self) -> tuple[Hashable, ...]:
+        """The marks of the same disk where it is written; also where it is read, unless both may read it."""
+        shared = self.can_be_shared and self.read_only
+        others = (False,) if shared else (False, True)
+        monitors = self.monitors or NO_MONITORS
+        return tuple((self.name, monitor, read_only) for read_only in others for monitor in monitors)
 
 
 Expressions = tuple[LabelExpression, ...]
