@@ -260,13 +260,9 @@ def test_a_pod_that_is_charged_otherwise_neither_goes_nor_comes() -> None:
     before = builders.hold("w", labels=WEB)
     after = dataclasses.replace(before, amounts=(("cpu", 1),))
 
-    with ledger.pod_changes.replacing(before, after):
-        ledger.pod_changes.pod_changed(before, None)
-        ledger.pod_changes.pod_changed(None, after)
+    ledger.pod_changes.pod_charged_otherwise(before, after)
     assert ledgers.ready_names(ledger) == []
-    other = dataclasses.replace(after, labels=(("app", "db"),))
-    with ledger.pod_changes.replacing(before, other):
-        pass
+    ledger.pod_changes.pod_charged_otherwise(after, dataclasses.replace(after, labels=(("app", "db"),)))
 
     assert ledgers.ready_names(ledger) == ["apart"]
 

@@ -300,26 +300,17 @@ def test_order_of_arrival_does_not_matter(order: tuple[str, ...]) -> None:
     assert ledger.unadmitted_pods._charged["n1"] == {facts.CPU: 3000, names.NVIDIA_GPU: 3, facts.PODS: 1}
 
 
-def test_its_conditions_are_asked_once_of_each_state_of_its_node() -> None:
+def test_its_conditions_are_asked_once_of_what_its_node_is() -> None:
     """However many of them a node has, and however often others change there, little is worked out."""
     with mock.patch.object(affinity, "matches", return_value=True) as matches:
         ledger = with_pods(*(foreign(f"p{number}") for number in range(50)))
         for number in range(50):
             ledgers.pod_seen(ledger, rival(f"{number % 2 + 1}"))
         ledger.node_seen(plugged(pods=50))
+        asked = matches.call_count
+        ledger.node_seen(plugged(pods=50, labels={"zone": "a"}))
 
-    assert matches.call_count == 100
-
-
-def test_what_is_free_is_worked_out_once_for_all_that_change() -> None:
-    """Thousands of them may be on a node, and all be kept out by one pod that comes."""
-    ledger = with_pods(*(foreign(f"p{number}", "5") for number in range(50)))
-
-    with mock.patch.object(ledger.unadmitted_pods, "_free", wraps=ledger.unadmitted_pods._free) as free:
-        ledgers.pod_seen(ledger, rival("4"))
-
-    assert counts(ledger, "rival", *(f"p{number}" for number in range(50))) == ["rival"]
-    assert free.call_count == 1
+    assert (asked, matches.call_count) == (50, 100)
 
 
 def test_nothing_is_remembered_of_those_that_are_gone() -> None:

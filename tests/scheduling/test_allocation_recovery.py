@@ -195,3 +195,13 @@ def test_a_nic_frees_no_card_with_its_minor() -> None:
 
     assert nic().minor == 0
     assert found.marked == {0}
+
+
+def test_a_hold_that_withholds_otherwise_is_the_same_in_all_else() -> None:
+    """Also in what holds are not compared by; it is written out field by field."""
+    fields = {one.name: object() for one in dataclasses.fields(holds.Hold)}
+    other = {"withheld": 2, "withheld_types": frozenset({"nic"})}
+
+    found = holds.Hold(**fields).withholding(2, frozenset({"nic"}))  # type: ignore[arg-type]  # whatever they are
+
+    assert {name: getattr(found, name) for name in fields} == fields | other

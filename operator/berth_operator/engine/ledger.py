@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable
 from berth_operator.engine import (
     assumed_pods,
     change_log,
+    current_holds,
     given_otherwise,
     hold_states,
     paced_offers,
@@ -213,7 +214,7 @@ class Ledger:
         elif self.unadmitted_pods.remove(uid):
             self.changes.record(hold.node)  # What it asks for counts from now on for what the node lists.
         if requirements is not None or nameless is not None:
-            hold = self._current_hold(hold)
+            (hold,) = self._current_holds(hold.node, [hold])
         self._confirm(hold, known)
         if self.unadmitted_pods and (certain or requirements is None):
             for node in {hold.node, (known or hold).node}:
@@ -266,14 +267,12 @@ class Ledger:
         """Record a new or changed GpuPod, which counts if its pod's own record cannot be read."""
         needed = self.state(named.uid) is not State.CONFIRMED or named.uid in self.unreadable_pods
         known = self.unreadable_pods
-        for uid in known.gpupod_seen(named) if needed else known.gpupod_gone(named.title):
-            self._recharge(uid)
+        self._recharge(known.gpupod_seen(named) if needed else known.gpupod_gone(named.title))
         self._remark(self.given_otherwise.gpupod_seen(named))
 
     def gpupod_gone(self, title: str) -> None:
         """Forget a GpuPod that is deleted, or cannot be read any more."""
-        for uid in self.unreadable_pods.gpupod_gone(title):
-            self._recharge(uid)
+        self._recharge(self.unreadable_pods.gpupod_gone(title))
         self._remark(self.given_otherwise.gpupod_gone(title))
 
     def _remark(self, uids: Iterable[str]) -> None:
@@ -281,40 +280,43 @@ class Ledger:
         for uid in uids:
             known = self.inventory.hold(uid)
             if known is not None and self._is_readable(uid):
-                self._charge_instead(known, self.given_otherwise.marked(known))
+                self._charge_instead(known.node, [known], [self.given_otherwise.marked(known)])
 
-    def _recharge(self, uid: str) -> None:
-        """Charge what an unreadable or unadmitted pod holds now, if that has changed."""
-        if (known := self.inventory.hold(uid)) is not None:
-            self._charge_instead(known, self._current_hold(known))
+    def _recharge(self, uids: Iterable[str]) -> None:
+        """Charge what unreadable and unadmitted pods hold now, as far as that has changed."""
+        for node, known in current_holds.by_node(self.inventory, uids).items():
+            self._charge_instead(node, known, self._current_holds(node, known))
 
-    def _charge_instead(self, known: holds.Hold, hold: holds.Hold) -> None:
-        if hold != known:
-            with self.pod_changes.replacing(known, hold):
-                self._release(known.uid)
-                self._charge(hold)
-            self._node_changed(hold.node)
+    def _charge_instead(self, node: str, known: Iterable[holds.Hold], current: Iterable[holds.Hold]) -> None:
+        """Charge what pods of a node hold now in place of what they held: one change, however many pods."""
+        changed = [(one, hold) for one, hold in zip(known, current, strict=True) if hold != one]
+        if not changed or (info := self.inventory.node(node)) is None:
+            return
+        named = any(one.devices for one, _ in changed)
+        before = None if named else node_offers.left(self.inventory, node)
+        self.inventory.charge_instead(info, [hold for _, hold in changed])
+        self.devices_changed(self.inventory.take_affected())
+        if any(one.devices or one.amounts for one, _ in changed):
+            self._offer(node, ClusterEvent.CAPACITY_FREED, before)
+        for one, hold in changed:
+            self.pod_changes.pod_charged_otherwise(one, hold)
+        self._node_changed(node)
 
-    def _recharge_node(self, name: str) -> None:
-        """Charge the unreadable and unadmitted pods of a node that has changed, or its devices."""
-        there = info.holds if (info := self.inventory.node(name)) is not None else ()
-        for uid in [uid for uid in there if uid in self.unreadable_pods]:
-            self._recharge(uid)
+    def _recharge_node(self, name: str, served: Collection[str] | None = None) -> None:
+        """Charge the unadmitted pods of a node, and the unreadable ones unless the same is `served` still."""
+        if (info := self.inventory.node(name)) is not None and (served is None or info.plugged != served):
+            self._recharge(current_holds.concerned(info, self.unadmitted_pods, self.unreadable_pods))
         self._recharge_unadmitted(name)
 
     def _recharge_unadmitted(self, name: str) -> None:
         """Charge those unadmitted pods of a node that could be admitted now, and only those."""
-        for uid in self.unadmitted_pods.changed_uids(self.inventory.node(name), self.assumed_pods):
-            self._recharge(uid)
+        free = self.unadmitted_pods.free(self.inventory.node(name), self.assumed_pods)
+        self._recharge(self.unadmitted_pods.changed_uids(name, free))
 
-    def _current_hold(self, hold: holds.Hold) -> holds.Hold:
-        """Return what a bound pod is charged, given the present state of its node."""
-        info = self.inventory.node(hold.node)
-        hold = self.unadmitted_pods.full_hold(hold)
-        if hold.uid in self.unreadable_pods:
-            device, plugged = (info.device, info.plugged) if info is not None else (None, None)
-            hold = self.unreadable_pods.current_hold(hold.uid, device, plugged)
-        return self.unadmitted_pods.charged_hold(hold, info, self.assumed_pods)
+    def _current_holds(self, node: str, known: Iterable[holds.Hold]) -> list[holds.Hold]:
+        """Return what bound pods of a node are charged, given its present state."""
+        pods = self.unadmitted_pods, self.unreadable_pods
+        return current_holds.of_node(self.inventory.node(node), known, *pods, self.assumed_pods)
 
     # ------------------------------------------------------------ events of nodes
 
@@ -322,12 +324,13 @@ class Ledger:
         """Record a new or changed node."""
         if (info := self.inventory.node(node.name)) is None or info.node != node:
             better = node_offers.better_node(before := info.node if info is not None else None, node)
+            served = info.plugged if info is not None else None
             self.inventory.put_node(node)
             self._node_changed(node.name)
             self.pod_changes.node_changed(before, node)
             if better:
                 self._offer(node.name, ClusterEvent.NODE_CHANGED)
-            self._recharge_node(node.name)
+            self._recharge_node(node.name, served)
 
     def node_gone(self, name: str) -> None:
         """Forget a node."""
@@ -389,8 +392,7 @@ class Ledger:
             # What two sources measured is never mixed.
             freed = policy.prometheus != self.policy.prometheus and self.loads.forget_all()
             self.policy = policy
-            for uid in self.unreadable_pods.believe(policy.pod_records_from):
-                self._recharge(uid)
+            self._recharge(self.unreadable_pods.believe(policy.pod_records_from))
             self.backlog.set_label_limit(policy.label_priority)
             some = [ClusterEvent.POLICY_CHANGED, *([ClusterEvent.LOAD_CHANGED] if freed else [])]
             self.backlog.cluster_event(ClusterEvent if otherwise else some)

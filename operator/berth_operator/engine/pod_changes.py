@@ -6,9 +6,8 @@ is paced, as `paced_wakes` says, and so is any change where too many selectors w
 """
 
 import asyncio
-import contextlib
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from berth_operator.engine import paced_wakes
@@ -31,29 +30,18 @@ class PodChanges:
         self._backlog = backlog
         self._wake = wake
         self._paced = paced
-        self._replacing = False
         # Of nodes for which no pod was woken yet.
         self._changed_labels: dict[str, node_offers.ChangedLabels] = {}
 
     def pod_changed(self, before: holds.Hold | None, after: holds.Hold | None) -> None:
         """Wake the pods that a pod may help that comes, goes or looks otherwise; None: it is not there."""
         concerns = self._inventory.pods.concerns
-        if (
-            self._backlog
-            and not self._replacing
-            and any(concerns(one) for one in (before, after) if one is not None)
-        ):
+        if self._backlog and any(concerns(one) for one in (before, after) if one is not None):
             events = node_offers.pod_events(before, after)
             self._wake_waiting(node_offers.judge_pod(self._inventory, before, after), events)
 
-    @contextlib.contextmanager
-    def replacing(self, before: holds.Hold, after: holds.Hold) -> Iterator[None]:
-        """Let a pod be charged otherwise on its node: it neither goes nor comes meanwhile."""
-        self._replacing = True
-        try:
-            yield
-        finally:
-            self._replacing = False
+    def pod_charged_otherwise(self, before: holds.Hold, after: holds.Hold) -> None:
+        """Wake the pods that a pod may help if it also looks otherwise: it neither went nor came."""
         if pod_index.seen_by_others(before) != pod_index.seen_by_others(after):
             self.pod_changed(before, after)
 

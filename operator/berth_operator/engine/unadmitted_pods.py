@@ -16,11 +16,12 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from typing import Final, TypeVar
 
 from berth_operator.engine import pod_memory
-from berth_operator.scheduling import exclusive_use, node_info
+from berth_operator.scheduling import exclusive_use, node_info, node_selection_reasons
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.nodes import affinity, facts, taints
 
 T = TypeVar("T")
+Place = tuple[object, ...]  # All of a node on which it depends which pods it allows.
 Ports = tuple[facts.HostPort, ...]
 PortUse = exclusive_use.ExclusiveUse[facts.HostPort]
 
@@ -34,27 +35,29 @@ class _Pod:
     charged: facts.Amounts = ()
     charged_ports: Ports = ()
     excluded: bool = False  # Whether nothing is charged.
-    checked_node: facts.Node | None = None
+    checked_place: Place = ()
     suitable: bool = True
 
-    def suits(self, node: facts.Node) -> bool:
-        """Whether its node allows it, amounts and ports apart; computed once for each state of the node."""
-        if self.checked_node is not node:
+    def suits(self, node: facts.Node, place: Place) -> bool:
+        """Whether its node allows it, amounts and ports apart; computed once for each place that it is."""
+        if self.checked_place is not place:
             driven_off = taints.untolerated(node, self.node_selection.tolerations, (facts.Effect.NO_EXECUTE,))
             lacks = driven_off is not None or self.node_selection.missing_feature(node)
             self.suitable = not lacks and affinity.matches(self.node_selection, node)
-            self.checked_node = node
+            self.checked_place = place
         return self.suitable
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _FreeResources:
+class FreeResources:
     """What is free of a node's resources, and which ports the pods have there.
 
     Some of these are pods of which others may be admitted first, or whose bind is under way: `uncertain` says
     how often each mark is there by pods of the one and of the other sort. Their ports count as free.
     """
 
+    node: facts.Node | None  # None: it is unknown, and everything is free.
+    place: Place
     amounts: Mapping[str, int]
     ports: PortUse
     row: int
@@ -68,7 +71,7 @@ class _FreeResources:
         )
 
 
-UNKNOWN_NODE: Final = _FreeResources({}, PortUse(), 0, ())
+UNKNOWN_NODE: Final = FreeResources(None, (), {}, PortUse(), 0, ())
 
 
 class UnadmittedPods:
@@ -81,7 +84,7 @@ class UnadmittedPods:
         self._by_node: dict[str, dict[str, _Pod]] = {}  # The same by node and uid.
         self._charged: dict[str, collections.Counter[str]] = {}  # By node, of all these together.
         self._charged_ports: dict[str, collections.Counter[Hashable]] = {}  # Likewise, by their marks.
-        self._free_meanwhile: _FreeResources | None = None  # Of the node whose pods are charged anew.
+        self._places: dict[str, Place] = {}  # By node: one object as long as it is the same.
 
     def __repr__(self) -> str:
         """Return the state in words."""
@@ -114,6 +117,7 @@ class UnadmittedPods:
         del self._by_node[node][uid]
         if not self._by_node[node]:
             del self._by_node[node], self._charged[node], self._charged_ports[node]
+            self._places.pop(node, None)
         return True
 
     def is_excluded(self, uid: str) -> bool:
@@ -135,33 +139,27 @@ class UnadmittedPods:
         pod = self._pods.get(hold.uid)
         return hold if pod is None else pod.hold
 
-    def charged_hold(self, hold: Hold, info: node_info.NodeInfo | None, assumed: Collection[str]) -> Hold:
+    def charged_hold(self, hold: Hold, free: FreeResources) -> Hold:
         """Return what a pod is charged that would hold this; nothing if it cannot be admitted."""
         if (pod := self._pods.get(hold.uid)) is None:
             return hold
-        pod.excluded = not _fits(pod, info, self._free_meanwhile or self._free(info, assumed))
+        pod.excluded = not _fits(pod, free)
         if pod.excluded:
             hold = pod_memory.bare_hold(hold)
         self._set_charged(pod, hold.amounts, hold.host_ports)
         return hold
 
-    def changed_uids(self, info: node_info.NodeInfo | None, assumed: Collection[str]) -> Iterator[str]:
-        """Yield the pods of a node that must be charged from now on, or not any more, to be charged at once.
+    def changed_uids(self, node: str, free: FreeResources) -> list[str]:
+        """Return the pods of a node that must be charged from now on, or not any more."""
+        pods = self._by_node.get(node, {})
+        return [uid for uid, pod in pods.items() if _fits(pod, free) is pod.excluded]
 
-        What is free beside them is the same whatever they are charged, so it is worked out once.
+    def free(self, info: node_info.NodeInfo | None, assumed: Collection[str]) -> FreeResources:
+        """Return what is free beside the pods that are certainly on a node.
+
+        That is the same whatever the others are charged, so it is worked out once for all of them.
         """
-        pods = self._by_node.get(info.name) if info is not None else None
-        if not pods:
-            return
-        self._free_meanwhile = free = self._free(info, assumed)
-        try:
-            yield from [uid for uid, pod in pods.items() if _fits(pod, info, free) is pod.excluded]
-        finally:
-            self._free_meanwhile = None
-
-    def _free(self, info: node_info.NodeInfo | None, assumed: Collection[str]) -> _FreeResources:
-        """Return what is free beside the pods that are certainly on a node."""
-        if info is None or info.node is None:
+        if info is None or info.node is None or info.name not in self._by_node:
             return UNKNOWN_NODE
         charged, used = self._charged[info.name], info.amounts
         binding, ports = collections.Counter[str](), collections.Counter[Hashable]()
@@ -173,7 +171,14 @@ class UnadmittedPods:
             name: most - used.get(name, 0) + charged.get(name, 0) + binding[name]
             for name, most in info.node.allocatable
         }
-        return _FreeResources(amounts, self._ports, info.row, (self._charged_ports[info.name], ports))
+        uncertain = self._charged_ports[info.name], ports
+        return FreeResources(info.node, self._place(info.node), amounts, self._ports, info.row, uncertain)
+
+    def _place(self, node: facts.Node) -> Place:
+        place = node_selection_reasons.place(node)
+        if self._places.get(node.name) != place:
+            self._places[node.name] = place
+        return self._places[node.name]
 
     def _set_charged(self, pod: _Pod, charged: facts.Amounts, ports: Ports) -> None:
         if pod.charged != charged:
@@ -201,12 +206,12 @@ def _count(total: collections.Counter[T], amounts: Iterable[tuple[T, int]], sign
             total.pop(name, None)
 
 
-def _fits(pod: _Pod, info: node_info.NodeInfo | None, free: _FreeResources) -> bool:
+def _fits(pod: _Pod, free: FreeResources) -> bool:
     """Whether the kubelet of a node could admit a pod."""
-    if info is None or info.node is None:
+    if free.node is None:
         return True
     return (
         all(amount <= free.amounts.get(name, amount) for name, amount in pod.hold.amounts)
-        and pod.suits(info.node)
+        and pod.suits(free.node, free.place)
         and all(map(free.is_free, pod.hold.host_ports))
     )

@@ -101,9 +101,9 @@ def offered(hold: Hold, nameless: UnreadableAllocation, plugged: Collection[str]
         return hold
     most = sum(cards for name, cards in nameless.plugged.items() if name in plugged)
     types = {one.type for one in nameless.others if not one.resources.isdisjoint(plugged)}
-    return dataclasses.replace(
-        hold, withheld=min(hold.withheld, most), withheld_types=hold.withheld_types & types
-    )
+    if hold.withheld <= most and hold.withheld_types <= types:
+        return hold
+    return hold.withholding(min(hold.withheld, most), hold.withheld_types & types)
 
 
 def held(
@@ -159,7 +159,7 @@ def _open_types(
 def _unspoken(hold: Hold, nameless: UnreadableAllocation, device: device_facts.Device | None) -> Hold:
     """Return what a pod withholds whose devices are not named yet."""
     soon = device is not None and device.kubelet_read and nameless.plugged is not None and nameless.runs
-    return dataclasses.replace(hold, withheld=holds.ALL_CARDS) if soon and hold.withheld else hold
+    return hold.withholding(holds.ALL_CARDS, hold.withheld_types) if soon and hold.withheld else hold
 
 
 def in_turn(

@@ -7,9 +7,10 @@ a hold names.
 
 import collections
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
+from berth_crds import catalog
 from berth_operator.scheduling import node_table
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import (
@@ -38,6 +39,18 @@ def use_columns(
     table.use_gpu_unit(at, device.gpu_unit)
 
 
+def install(table: node_table.NodeTable, info: NodeInfo, device: device_facts.Device) -> None:
+    """Write what the cards of a node are, in place of those that it had."""
+    table.reserve_slots(len(device.cards))
+    table.clear_cards(info.row)
+    info.measured_free = {}
+    models = [catalog.model_key(card.model) for card in device.cards]
+    use_columns(table, info.row, device, models)
+    for slot, card in enumerate(device.cards):
+        table.model[info.row, slot] = table.models.of[models[slot]]
+        table.total[info.row, slot] = card.memory
+
+
 def take(info: NodeInfo, hold: Hold, sign: int) -> None:
     """Add what a hold takes of each device to what is used of the node, or with -1 subtract it."""
     info.unnamed_of_pods += sign * hold.withheld
@@ -61,14 +74,14 @@ def take(info: NodeInfo, hold: Hold, sign: int) -> None:
                 del info.functions[share.function]
 
 
-def refresh(table: node_table.NodeTable, info: NodeInfo, hold: Hold) -> None:
-    """Compute again what is left of the devices that a hold names."""
-    if hold.withheld or not info.plain:
+def refresh(table: node_table.NodeTable, info: NodeInfo, changed: Collection[Hold]) -> None:
+    """Compute again what is left of the devices that these holds name, which have come or gone."""
+    if any(hold.withheld or (hold.devices and not info.plain) for hold in changed):
         recount(table, info)
         return
     if info.in_service and info.device is not None:
-        for share in hold.shares:
-            if (slot := info.slots.get(share.uuid)) is not None:
+        for uuid in {share.uuid for hold in changed for share in hold.shares}:
+            if (slot := info.slots.get(uuid)) is not None:
                 _write_slot(table, info, slot, info.device.cards[slot])
         if info.row in table.honoring:
             _write_partitions(table, info, info.view())

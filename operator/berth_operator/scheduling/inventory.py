@@ -6,9 +6,8 @@ it, and never while a decision reads it. Which nodes have a row is told in `node
 pods hold on an absent node counts once its Node or its Device is known.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
-from berth_crds import catalog
 from berth_operator.scheduling import (
     card_masks,
     cluster_supply,
@@ -233,15 +232,7 @@ class Inventory:
 
     def _install(self, info: node_info.NodeInfo, device: device_facts.Device) -> None:
         self._card_masks.device_changed(info.row)
-        table = self.table
-        table.reserve_slots(len(device.cards))
-        table.clear_cards(info.row)
-        info.measured_free = {}
-        models = [catalog.model_key(card.model) for card in device.cards]
-        device_counts.use_columns(table, info.row, device, models)
-        for slot, card in enumerate(device.cards):
-            table.model[info.row, slot] = table.models.of[models[slot]]
-            table.total[info.row, slot] = card.memory
+        device_counts.install(self.table, info, device)
         self._update_supply(info)
         device_counts.recount(self.table, info)
 
@@ -259,9 +250,7 @@ class Inventory:
         self._card_masks.device_changed(info.row)
         affected = self.uuid_ownership.withdraw(node, withheld_cards.held(info.holds.values()))
         self._update_cards_of(self.uuid_ownership.take_decided())
-        self.table.clear_cards(info.row)
-        info.measured_free = {}
-        device_counts.use_columns(self.table, info.row, info.view().device)
+        device_counts.install(self.table, info, info.view().device)
         self._update_supply(info)
         device_counts.recount(self.table, info)
         self._vacate_if_absent(info)
@@ -311,15 +300,26 @@ class Inventory:
         if hold.claims and assume_volumes:
             self.volumes.assume(hold.uid, hold.claims, info.node or facts.Node(info.name))
         self._use(info, hold, 1)
+        self._settle(info, (hold,))
 
     def release(self, uid: str) -> Hold:
         """Release what a pod held."""
         info = self._holders.pop(uid)
         hold = info.holds.pop(uid)
         self._use(info, hold, -1)
+        self._settle(info, (hold,))
         if not info.present and not info.holds:
             self._rows.forget_absent(info.name)
         return hold
+
+    def charge_instead(self, info: node_info.NodeInfo, holds: Collection[Hold]) -> None:
+        """Charge these, all of one node, in place of what their pods hold: one change, however many."""
+        before = [info.holds[hold.uid] for hold in holds]
+        for known, hold in zip(before, holds, strict=True):
+            self._use(info, known, -1, seen=False)
+            self.refresh(hold)
+            self._use(info, hold, 1, seen=False)
+        self._settle(info, (*before, *holds))
 
     def refresh(self, hold: Hold) -> bool:
         """Replace what a pod holds by an equal hold, and return whether other pods see another pod in it."""
@@ -337,25 +337,26 @@ class Inventory:
         changed, self._cards_before = self._cards_before, {}
         return changed
 
-    def _use(self, info: node_info.NodeInfo, hold: Hold, sign: int) -> None:
+    def _use(self, info: node_info.NodeInfo, hold: Hold, sign: int, *, seen: bool = True) -> None:
         if info.present:
-            self._use_row(info.row, hold, sign)
+            self._use_row(info.row, hold, sign, seen=seen)
         resource_counts.take(self.table, info, hold, sign)
         if hold.claims:
             self.volumes.use(hold.uid, hold.claims, info.name, sign)
         device_counts.take(info, hold, sign)
-        odd = withheld_cards.is_odd(hold, self.uuid_ownership.of(info.name))
-        if odd or info.name in self.uuid_ownership.watched:
-            self._affected |= self.uuid_ownership.hold(info.name, withheld_cards.held(info.holds.values()))
+
+    def _settle(self, info: node_info.NodeInfo, changed: Collection[Hold]) -> None:
+        """Count what is left of the devices of a node on which these holds have come or gone."""
+        uuids, name, there = self.uuid_ownership, info.name, self.uuid_ownership.of(info.name)
+        if name in uuids.watched or any(withheld_cards.is_odd(one, there) for one in changed):
+            self._affected |= uuids.hold(name, withheld_cards.held(info.holds.values()))
             self._update_cards_of({info.name} | self.uuid_ownership.take_decided())
         if info.present:
-            device_counts.refresh(self.table, info, hold)
+            device_counts.refresh(self.table, info, changed)
 
-    def _use_row(self, row: int, hold: Hold, sign: int) -> None:
-        if sign > 0:
-            self.pods.add(hold)
-        else:
-            self.pods.remove(hold)
+    def _use_row(self, row: int, hold: Hold, sign: int, *, seen: bool = True) -> None:
+        if seen:
+            (self.pods.add if sign > 0 else self.pods.remove)(hold)
         if hold.host_ports:
             self.ports.change(row, hold.host_ports, sign)
         if hold.disks:

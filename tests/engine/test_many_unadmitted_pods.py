@@ -1,0 +1,137 @@
+"""Thousands of pods that a kubelet has not admitted may be on one node: what that costs each event."""
+
+from collections.abc import Callable
+from typing import Final
+from unittest import mock
+
+import pytest
+
+from berth_crds import names
+from berth_operator.engine.ledger import Ledger
+from berth_operator.scheduling import allocation_recovery, device_counts, node_offers
+from berth_operator.scheduling.decisions import ClusterEvent
+from berth_operator.scheduling.nodes import facts
+from berth_operator.translate import raw
+from support import builders, ledgers
+
+MANY: Final = 50
+Step = Callable[[Ledger], object]
+
+
+def pod(name: str, cpu: str, cards: int = 0) -> raw.Pod:
+    """Return a pod that another scheduler put on node n1."""
+    asked = {"requests": {"cpu": cpu}, "limits": {names.NVIDIA_GPU: cards} if cards else {}}
+    main = builders.container(resources=asked)
+    return builders.pod(name, nodeName="n1", schedulerName="other", containers=[main])
+
+
+def node(pods: int = 110) -> facts.Node:
+    """Return a node of eight cpus whose device plugin serves four cards."""
+    return builders.node("n1", extra={names.NVIDIA_GPU: 4}, pods=pods)
+
+
+def with_many(cpu: str, cards: int = 0) -> Ledger:
+    """Return a ledger with many such pods on a node that may admit any of them."""
+    ledger = ledgers.with_nodes()
+    ledger.node_seen(node())
+    for number in range(MANY):
+        ledgers.pod_seen(ledger, pod(f"p{number}", cpu, cards))
+    return ledger
+
+
+def excluded(ledger: Ledger) -> int:
+    """Return to how many of them nothing is charged."""
+    return sum(ledger.unadmitted_pods.is_excluded(f"uid-p{number}") for number in range(MANY))
+
+
+def rival(cpu: str) -> raw.Pod:
+    """Return a pod that the kubelet has admitted."""
+    return builders.admitted(pod("rival", cpu))
+
+
+EVENTS: Final[dict[str, Step]] = {
+    "a Node": lambda ledger: ledger.node_seen(node(pods=50)),
+    "a Node that serves something else": lambda ledger: ledger.node_seen(builders.node("n1")),
+    "a Device": lambda ledger: ledger.device_seen(builders.device("n1", 3)),
+    "a pod": lambda ledger: ledgers.pod_seen(ledger, rival("4")),
+}
+
+
+@pytest.mark.parametrize("event", EVENTS.values(), ids=EVENTS.keys())
+def test_what_is_free_is_not_worked_out_for_each_of_them(event: Step) -> None:
+    """It is the same for all of them, whatever they are charged."""
+    ledger = with_many("5", cards=1)
+
+    with mock.patch.object(ledger.unadmitted_pods, "free", wraps=ledger.unadmitted_pods.free) as free:
+        event(ledger)
+
+    assert free.call_count <= 3
+
+
+def test_a_node_that_serves_the_same_concerns_none_of_their_devices() -> None:
+    """An image that was pulled says nothing of its cards."""
+    ledger = with_many("5", cards=1)
+
+    with mock.patch.object(allocation_recovery, "held", wraps=allocation_recovery.held) as held:
+        ledger.node_seen(node(pods=50))
+
+    assert not held.called
+
+
+def test_a_device_concerns_none_of_those_that_are_charged_nothing() -> None:
+    """They hold nothing of it, whatever it is."""
+    ledger = with_many("5", cards=1)
+    ledgers.pod_seen(ledger, rival("4"))
+
+    with mock.patch.object(allocation_recovery, "held", wraps=allocation_recovery.held) as held:
+        ledger.device_seen(builders.device("n1", 3))
+
+    assert excluded(ledger) == MANY
+    assert not held.called
+
+
+@pytest.mark.parametrize("cards", [0, 1])
+def test_that_all_are_kept_out_or_let_in_is_one_change_of_their_node(cards: int) -> None:
+    """Its devices are counted, and it is offered, once and not for each of them."""
+    ledger = with_many("5", cards)
+    found = []
+
+    with (
+        mock.patch.object(device_counts, "refresh", wraps=device_counts.refresh) as counted,
+        mock.patch.object(node_offers, "left", wraps=node_offers.left) as left,
+    ):
+        ledgers.pod_seen(ledger, rival("4"))
+        found.append(excluded(ledger))
+        ledger.pod_over("uid-rival")
+        found.append(excluded(ledger))
+
+    assert found == [MANY, 0]
+    assert max(counted.call_count, left.call_count) < 10
+
+
+def test_who_is_kept_out_makes_room_for_those_that_wait() -> None:
+    """What all of them leave together is offered, and nothing that another of them still has."""
+    ledger = with_many("5")
+    ledgers.add_sleeping(ledger, "fits", ClusterEvent.CAPACITY_FREED, demand=builders.demand(4000))
+    ledgers.add_sleeping(ledger, "large", ClusterEvent.CAPACITY_FREED, demand=builders.demand(5000))
+
+    ledgers.pod_seen(ledger, rival("4"))
+
+    assert ledgers.ready_names(ledger) == ["fits"]
+
+
+def test_many_that_flip_leave_the_ledger_as_if_it_had_just_been_rebuilt() -> None:
+    """However they came to be charged or not."""
+    ledger = with_many("5", cards=1)
+    ledgers.pod_seen(ledger, rival("4"))
+    ledger.device_seen(builders.device("n1", 3))
+
+    fresh = ledgers.with_nodes(cards=3)
+    fresh.node_seen(node())
+    for one in (rival("4"), *(pod(f"p{number}", "5", 1) for number in range(MANY))):
+        ledgers.pod_seen(fresh, one)
+
+    assert ledgers.contents(ledger) == ledgers.contents(fresh)
+    ledger.pod_over("uid-rival")
+    fresh.pod_over("uid-rival")
+    assert ledgers.contents(ledger) == ledgers.contents(fresh)
