@@ -1,5 +1,6 @@
 """Thousands of pods that a kubelet has not admitted may be on one node: what that costs each event."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Final
 from unittest import mock
@@ -135,3 +136,35 @@ def test_many_that_flip_leave_the_ledger_as_if_it_had_just_been_rebuilt() -> Non
     ledger.pod_over("uid-rival")
     fresh.pod_over("uid-rival")
     assert ledgers.contents(ledger) == ledgers.contents(fresh)
+
+
+def test_it_is_charged_few_ports_disks_and_claims_before_it_is_admitted() -> None:
+    """Each pod that is charged otherwise takes the longer the more it has of these; amounts are whole."""
+    ledger = ledgers.with_nodes()
+    ports = tuple(facts.HostPort(number) for number in range(1, 65))
+    disks = tuple(facts.Disk(f"rbd {at}", monitors=frozenset("abc")) for at in range(64))
+    claims = tuple(facts.PodClaim("ml", f"{at}") for at in range(64))
+    whole = builders.hold(
+        "p", amounts=((facts.CPU, 1000),), withheld=2, host_ports=ports, disks=disks, claims=claims
+    )
+
+    ledger.pod_bound(whole, requirements=facts.ANYWHERE)
+    before = ledger.inventory.hold("uid-p")
+    ledger.pod_bound(whole)
+
+    few = dataclasses.replace(whole, host_ports=ports[:8], disks=disks[:2], claims=claims[:8])
+    assert before == few
+    assert ledger.inventory.hold("uid-p") == whole
+
+
+@pytest.mark.parametrize(("number", "stays"), [(8, False), (9, True)])
+def test_only_these_ports_keep_it_out(number: int, stays: bool) -> None:  # noqa: FBT001  an example
+    """If it is not sure that a kubelet will refuse a pod, its cards are given to nobody else."""
+    ledger = ledgers.with_nodes()
+    ports = tuple(facts.HostPort(one) for one in range(1, 65))
+    ledger.pod_bound(builders.hold("there", host_ports=(facts.HostPort(number),)))
+
+    ledger.pod_bound(builders.hold("p", withheld=2, host_ports=ports), requirements=facts.ANYWHERE)
+
+    assert ledger.unadmitted_pods.is_excluded("uid-p") is not stays
+    assert (ledgers.holding(ledger)[1] == 2) is stays

@@ -8,10 +8,14 @@ A resource that the node does not list is not counted.
 What is free is computed from the pods that are certainly there: not from other unadmitted pods, of which
 the kubelet may admit any first, nor from binds under way, which may reach it later. So the charges follow
 from the objects alone, in any order of their events. All pods on an unknown node are charged.
+
+Thousands of them may have to be charged otherwise at a time. So a pod is charged only a few of its ports,
+disks and claims before it is admitted, and only these ports can keep it out; its amounts and cards are whole.
 """
 
 import collections
 import dataclasses
+import itertools
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from typing import Final, TypeVar
 
@@ -24,6 +28,8 @@ T = TypeVar("T")
 Place = tuple[object, ...]  # All of a node on which it depends which pods it allows.
 Ports = tuple[facts.HostPort, ...]
 PortUse = exclusive_use.ExclusiveUse[facts.HostPort]
+
+MOST_OF_EACH: Final = 8  # Ports, marks of disks, claims.
 
 
 @dataclasses.dataclass(slots=True)
@@ -101,7 +107,7 @@ class UnadmittedPods:
     def add(self, hold: Hold, node_selection: facts.NodeSelection, known: Hold | None) -> None:
         """Record a pod that would hold this; `known` is what it was charged so far."""
         self.remove(hold.uid)
-        pod = self._pods[hold.uid] = _Pod(hold, node_selection)
+        pod = self._pods[hold.uid] = _Pod(_with_few(hold), node_selection)
         self._by_node.setdefault(hold.node, {})[hold.uid] = pod
         self._charged.setdefault(hold.node, collections.Counter())
         self._charged_ports.setdefault(hold.node, collections.Counter())
@@ -144,8 +150,7 @@ class UnadmittedPods:
         if (pod := self._pods.get(hold.uid)) is None:
             return hold
         pod.excluded = not _fits(pod, free)
-        if pod.excluded:
-            hold = pod_memory.bare_hold(hold)
+        hold = pod_memory.bare_hold(hold) if pod.excluded else _with_few(hold)
         self._set_charged(pod, hold.amounts, hold.host_ports)
         return hold
 
@@ -200,10 +205,24 @@ def _marks(ports: Ports) -> Iterator[tuple[Hashable, int]]:
 def _count(total: collections.Counter[T], amounts: Iterable[tuple[T, int]], sign: int) -> None:
     """Add these amounts, or with -1 subtract them; nothing stays of what is not there any more."""
     for name, amount in amounts:
-        if left := total[name] + sign * amount:
+        if left := total.get(name, 0) + sign * amount:
             total[name] = left
         else:
             total.pop(name, None)
+
+
+def _with_few(hold: Hold) -> Hold:
+    """Return what a pod would hold, with no more of each than is charged before it is admitted."""
+    marks = itertools.accumulate(len(disk.marks) for disk in hold.disks)
+    disks = sum(so_far <= MOST_OF_EACH for so_far in marks)
+    if max(len(hold.host_ports), len(hold.claims)) <= MOST_OF_EACH and disks == len(hold.disks):
+        return hold
+    return dataclasses.replace(
+        hold,
+        host_ports=hold.host_ports[:MOST_OF_EACH],
+        disks=hold.disks[:disks],
+        claims=hold.claims[:MOST_OF_EACH],
+    )
 
 
 def _fits(pod: _Pod, free: FreeResources) -> bool:
