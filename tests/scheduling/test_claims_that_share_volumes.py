@@ -10,7 +10,8 @@ import pytest
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.nodes import facts as nodes
 from berth_operator.scheduling.volumes import facts, sharing
-from berth_operator.scheduling.volumes.fitting_volumes import kind_of, reachable
+from berth_operator.scheduling.volumes.claim_kinds import kind_of
+from berth_operator.scheduling.volumes.fitting_volumes import reachable
 from berth_operator.scheduling.volumes.index import Volumes
 from scheduling.volume_scenes import ALL, HOST, LOCAL, NODES, cluster, feasible
 from support import builders

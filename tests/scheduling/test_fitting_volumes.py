@@ -7,10 +7,12 @@ from unittest import mock
 
 import pytest
 
+from berth_operator.scheduling.nodes import affinity
 from berth_operator.scheduling.nodes import facts as nodes
 from berth_operator.scheduling.nodes.labels import Labels
-from berth_operator.scheduling.volumes import facts, fitting_volumes, matching
-from berth_operator.scheduling.volumes.fitting_volumes import FittingIndex, FittingVolumes, kind_of, reachable
+from berth_operator.scheduling.volumes import available, claim_kinds, facts, fitting_volumes, matching
+from berth_operator.scheduling.volumes.claim_kinds import kind_of
+from berth_operator.scheduling.volumes.fitting_volumes import FittingIndex, FittingVolumes, reachable
 from berth_operator.scheduling.volumes.index import Volumes
 from scheduling.volume_scenes import ALL, HOST, LOCAL, cluster, feasible, told
 from support import builders
@@ -55,10 +57,13 @@ def wanted(name: str, **fields: Any) -> facts.Claim:
 @pytest.mark.parametrize("seed", range(20))
 def test_each_node_finds_what_it_can_reach(seed: int) -> None:
     """While volumes come and go: one by one and all at once, as `reachable` says of each."""
-    dice, there = random.Random(seed), dict[str, facts.Volume]()
+    first = local("v", "", size="2Gi")
+    dice, there = random.Random(seed), {first.name: first}
     kind = kind_of(wanted("one"))
     index = FittingIndex()
-    found = index.of(kind, ())
+    index.add(first)
+    found = index.of(kind)
+    assert found is not None
     for at in range(60):
         if there and dice.random() < 0.4:
             index.remove(there.pop(dice.choice(sorted(there))))
@@ -73,7 +78,11 @@ def test_each_node_finds_what_it_can_reach(seed: int) -> None:
     taken = {one.name for one in suiting if dice.random() < 0.3}
     table = Labels(PLACES)
 
-    for some in (found, FittingVolumes(kind, there.values())):
+    of_class = available.AvailableVolumes()
+    for one in there.values():
+        of_class.add(one)
+
+    for some in (found, FittingVolumes(kind, of_class.serving(kind))):
         assert some.count == len(suiting)
         for node in PLACES:
             names = {one.name for one in suiting if reachable(one, node)}
@@ -88,17 +97,36 @@ def test_what_nobody_has_asked_for_lately_is_forgotten(monkeypatch: pytest.Monke
     volumes = [local(f"v{at}", "n1") for at in range(10)]
     kinds = [kind_of(wanted("c", size=f"{at}Mi")) for at in range(1, 5)]
     index = FittingIndex()
+    for volume in volumes:
+        index.add(volume)
     monkeypatch.setattr(fitting_volumes, "MOST_KINDS", 3)
-    first = [index.of(kind, volumes) for kind in kinds[:3]]
-    assert index.of(kinds[0], volumes) is first[0]
-    index.of(kinds[3], volumes)
+    first = [index.of(kind) for kind in kinds[:3]]
+    assert index.of(kinds[0]) is first[0]
+    index.of(kinds[3])
 
-    assert index.of(kinds[0], volumes) is first[0]
-    assert index.of(kinds[1], volumes) is not first[1]
+    assert index.of(kinds[0]) is first[0]
+    assert index.of(kinds[1]) is not first[1]
     monkeypatch.setattr(fitting_volumes, "MOST_NAMES", 25)
-    again = [index.of(kind, volumes) for kind in kinds[:3]]
-    assert index.of(kinds[1], volumes) is again[1]
-    assert index.of(kinds[0], volumes) is not again[0]
+    again = [index.of(kind) for kind in kinds[:3]]
+    assert index.of(kinds[1]) is again[1]
+    assert index.of(kinds[0]) is not again[0]
+
+
+def test_kinds_that_no_volume_fits_drive_out_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many there are."""
+    index = FittingIndex()
+    index.add(local("v", "n1"))
+    monkeypatch.setattr(fitting_volumes, "MOST_KINDS", 3)
+    first = index.of(kind_of(wanted("c")))
+
+    assert first is not None
+    assert [index.of(kind_of(wanted("c", size=f"{at}Ti"))) for at in range(1, 9)] == [None] * 8
+    assert index.of(kind_of(wanted("c"))) is first
+
+
+def counted(owner: Any, name: str) -> Any:
+    """Count the calls of a function while it does its work."""
+    return mock.patch.object(owner, name, autospec=True, side_effect=getattr(owner, name))
 
 
 def scene(claims: list[facts.Claim], nodes_: int = 100) -> Volumes:
@@ -122,11 +150,11 @@ def scene(claims: list[facts.Claim], nodes_: int = 100) -> Volumes:
     ids=["alike", "of other sizes", "with other selectors"],
 )
 def test_a_pod_with_very_many_claims_is_little_work(fields: list[dict[str, Any]]) -> None:
-    """Each volume is looked at for few kinds of claims, and not again for each node or the next pod."""
+    """Each volume is sorted for few kinds of claims, and not again for each node or the next pod."""
     claims = [wanted(f"c{at}", **some) for at, some in enumerate(fields)]
     known = scene(claims)
     pairs = len({kind_of(one) for one in claims[: matching.MOST_KINDS]}) * 200
-    with mock.patch.object(fitting_volumes, "may_serve", wraps=fitting_volumes.may_serve) as asked:
+    with counted(FittingVolumes, "_add") as asked:
         among_all = matching.groups(known, claims)
         for at in range(100):
             node = builders.node(f"n{at}", labels={HOST: f"n{at}"})
@@ -134,6 +162,72 @@ def test_a_pod_with_very_many_claims_is_little_work(fields: list[dict[str, Any]]
         matching.groups(known, claims)
 
     assert asked.call_count == pairs
+
+
+def test_volumes_that_do_not_fit_are_not_looked_at_one_by_one() -> None:
+    """Of 64 kinds of claims, each with 15 conditions that hold of all volumes and one of none."""
+    holding = [{"key": f"k{at}", "operator": "DoesNotExist"} for at in range(15)]
+    claims = [
+        wanted(f"c{at}", selector={"matchExpressions": [*holding, {"key": f"z{at}", "operator": "Exists"}]})
+        for at in range(64)
+    ]
+    work = []
+    for nodes_ in (1, 100):
+        known = scene(claims, nodes_)
+        with (
+            counted(affinity, "holds") as conditions,
+            counted(claim_kinds, "may_serve") as volumes,
+            counted(FittingVolumes, "_add") as sorted_,
+        ):
+            assert matching.groups(known, claims) == []
+        work.append([one.call_count for one in (conditions, volumes, sorted_)])
+
+    assert work == [[64 * 16, 0, 0]] * 2
+
+
+def labels_of(dice: random.Random) -> dict[str, str]:
+    """Return some labels, with few and with many different values."""
+    given = {"disk": dice.choice("ab"), "serial": str(dice.randrange(9)), "rack": "1", "odd": "x"}
+    return {key: value for key, value in given.items() if dice.random() < 0.6}
+
+
+def condition(dice: random.Random) -> nodes.LabelExpression:
+    """Return an expression about such labels, or about one that no volume has."""
+    values = [dice.choice(("a", "b", "1", "3", "x", "none")) for _ in range(dice.randrange(3))]
+    operator = dice.choice(("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Unknown"))
+    return among(dice.choice(("disk", "serial", "rack", "odd", "none")), *values, operator=operator)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_all_volumes_at_once_are_found_as_one_by_one(seed: int) -> None:
+    """While they come and go: by size, sort and labels, as `serves` says of each."""
+    dice, there = random.Random(seed), dict[str, facts.Volume]()
+    of_class = available.AvailableVolumes()
+    for at in range(80):
+        if there and dice.random() < 0.4:
+            of_class.remove(there.pop(dice.choice(sorted(there))))
+        else:
+            made = local(
+                f"v{at}",
+                "n1",
+                size=dice.choice(("1Mi", "2Gi", "9E", "100E")),
+                modes=dice.choice((("ReadWriteOnce",), ("ReadWriteOnce", "ReadOnlyMany"))),
+                volumeMode=dice.choice((facts.FILESYSTEM, facts.FILESYSTEM, "Block")),
+                labels=labels_of(dice),
+            )
+            there[made.name] = dataclasses.replace(made, is_deleted=dice.random() < 0.1)
+            of_class.add(there[made.name])
+        asked = wanted(
+            "c",
+            size=dice.choice(("1", "1Gi", "9E", "50E", "200E")),
+            modes=dice.choice(((), ("ReadOnlyMany",))),
+        )
+        selector = nodes.Term(tuple(condition(dice) for _ in range(dice.randrange(3))))
+        kind = kind_of(dataclasses.replace(asked, selector=dice.choice((selector, None))))
+
+        found = sorted(volume.name for volume, _ in of_class.serving(kind))
+        assert found == sorted(name for name, one in there.items() if claim_kinds.serves(one, kind))
+        assert len(of_class) == len(there)
 
 
 def test_claims_of_too_many_kinds_get_no_volume_that_exists() -> None:

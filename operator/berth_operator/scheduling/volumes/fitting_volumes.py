@@ -13,7 +13,9 @@ import numpy.typing as npt
 
 from berth_operator.scheduling.nodes import affinity, labels
 from berth_operator.scheduling.nodes import facts as nodes
-from berth_operator.scheduling.volumes import facts
+from berth_operator.scheduling.volumes import claim_kinds, facts
+from berth_operator.scheduling.volumes.available import AvailableVolumes, Listed, NodeLabel, one_label
+from berth_operator.scheduling.volumes.claim_kinds import ClaimKind
 
 Names = dict[str, None]
 NodeNumbers = npt.NDArray[np.integer[Any]]
@@ -22,67 +24,9 @@ MOST_KINDS: Final = 128
 MOST_NAMES: Final = 1 << 18  # Of volumes, for all kinds together.
 
 
-class ClaimKind(NamedTuple):
-    """All that a claim without a volume asks of one."""
-
-    storage_class: str
-    attributes_class: str
-    access_modes: frozenset[str]
-    mode: str
-    size: int
-    selector: nodes.Term | None
-
-
-def kind_of(claim: facts.Claim) -> ClaimKind:
-    """Return the kind of a claim."""
-    return ClaimKind(
-        claim.storage_class,
-        claim.attributes_class,
-        claim.access_modes,
-        claim.mode,
-        claim.size,
-        claim.selector,
-    )
-
-
-def may_serve(volume: facts.Volume, kind: ClaimKind) -> bool:
-    """Whether size and mode suffice, as they must even for a volume that is meant for the claim."""
-    return (
-        not volume.is_deleted
-        and volume.size >= kind.size
-        and volume.mode == kind.mode
-        and volume.attributes_class == kind.attributes_class
-    )
-
-
-def _serves(volume: facts.Volume, kind: ClaimKind) -> bool:
-    return (
-        may_serve(volume, kind)
-        and kind.access_modes <= volume.access_modes
-        and (kind.selector is None or _selects(kind.selector, volume))
-    )
-
-
-def _selects(selector: nodes.Term, volume: facts.Volume) -> bool:
-    there = dict(volume.labels)
-    return all(affinity.holds(one, there) for one in selector.labels)
-
-
 def reachable(volume: facts.Volume, node: nodes.Node) -> bool:
     """Whether a node can use a volume, by the node affinity of the volume."""
     return volume.affinity is None or any(affinity.term_holds(term, node) for term in volume.affinity)
-
-
-def _one_label(terms: facts.Terms) -> tuple[str, tuple[str, ...]] | None:
-    """Return of which label a node needs which values to meet any of these terms; None if it needs more."""
-    values: dict[str, None] = {}
-    keys = set[str]()
-    for term in terms:
-        if len(term.labels) != 1 or term.fields or term.labels[0].operator != "In":
-            return None
-        keys.add(term.labels[0].key)
-        values |= dict.fromkeys(term.labels[0].values)
-    return (keys.pop(), tuple(values)) if len(keys) == 1 else None
 
 
 class Place(NamedTuple):
@@ -95,20 +39,21 @@ class Place(NamedTuple):
 class FittingVolumes:
     """The names of the volumes that would do for claims of one kind, by what they ask of nodes."""
 
-    def __init__(self, kind: ClaimKind, volumes: Iterable[facts.Volume]) -> None:
+    def __init__(self, kind: ClaimKind, serving: Iterable[Listed] = ()) -> None:
         self._kind = kind
         self._by_label: dict[str, dict[str, Names]] = {}  # By key and value.
         self._by_affinity: dict[facts.Terms | None, Names] = {}  # The others.
         self.count = 0
-        for volume in volumes:
-            self.add(volume)
+        for volume, label in serving:
+            self._add(volume, label)
 
     def add(self, volume: facts.Volume) -> None:
         """Add a volume that has become available, if it would do."""
-        if not _serves(volume, self._kind):
-            return
+        if claim_kinds.serves(volume, self._kind):
+            self._add(volume, one_label(volume.affinity) if volume.affinity is not None else None)
+
+    def _add(self, volume: facts.Volume, label: NodeLabel | None) -> None:
         self.count += 1
-        label = _one_label(volume.affinity) if volume.affinity is not None else None
         if label is None:
             self._by_affinity.setdefault(volume.affinity, {})[volume.name] = None
             return
@@ -118,10 +63,10 @@ class FittingVolumes:
 
     def remove(self, volume: facts.Volume) -> None:
         """Remove a volume that is not available any more."""
-        if not _serves(volume, self._kind):
+        if not claim_kinds.serves(volume, self._kind):
             return
         self.count -= 1
-        label = _one_label(volume.affinity) if volume.affinity is not None else None
+        label = one_label(volume.affinity) if volume.affinity is not None else None
         if label is None:
             remove_name(self._by_affinity, volume.affinity, volume.name)
             return
@@ -179,14 +124,23 @@ def remove_name(names: dict[T, Names], key: T, name: str) -> None:
 
 
 class FittingIndex:
-    """The fitting volumes of the kinds of claims that were asked for last."""
+    """The available volumes, and those that fit the kinds of claims that were asked for last.
+
+    Of a kind that no volume fits nothing is kept: it costs little to find that out again, and whoever asks
+    for very many would drive out the kinds of others.
+    """
 
     def __init__(self) -> None:
+        self._available: dict[str, AvailableVolumes] = {}  # By class.
         self._found: dict[ClaimKind, FittingVolumes] = {}  # The one asked for last comes last.
 
-    def of(self, kind: ClaimKind, available: Iterable[facts.Volume]) -> FittingVolumes:
-        """Return the fitting volumes among those that are available in the class of a kind."""
-        found = self._found.pop(kind, None) or FittingVolumes(kind, available)
+    def of(self, kind: ClaimKind) -> FittingVolumes | None:
+        """Return the available volumes that fit a kind; None if there are none."""
+        if (available := self._available.get(kind.storage_class)) is None:
+            return None
+        found = self._found.pop(kind, None) or FittingVolumes(kind, available.serving(kind))
+        if not found.count:
+            return None
         self._found[kind] = found
         while len(self._found) > MOST_KINDS or (self._names > MOST_NAMES and len(self._found) > 1):
             del self._found[next(iter(self._found))]
@@ -198,11 +152,16 @@ class FittingIndex:
 
     def add(self, volume: facts.Volume) -> None:
         """Add a volume that has become available."""
+        self._available.setdefault(volume.storage_class, AvailableVolumes()).add(volume)
         for one in self._of_class(volume.storage_class):
             one.add(volume)
 
     def remove(self, volume: facts.Volume) -> None:
         """Remove a volume that was available."""
+        of_class = self._available[volume.storage_class]
+        of_class.remove(volume)
+        if not of_class:
+            del self._available[volume.storage_class]
         for one in self._of_class(volume.storage_class):
             one.remove(volume)
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from berth_operator.scheduling.nodes import facts as nodes
 from berth_operator.scheduling.pods_by_claim import ChangedClaims
-from berth_operator.scheduling.volumes import attached, facts, fitting_volumes, matching, sharing
+from berth_operator.scheduling.volumes import attached, claim_kinds, facts, fitting_volumes, matching, sharing
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -42,10 +42,8 @@ class Volumes:
         self.passed_over: dict[facts.ClaimKey, frozenset[str]] = {}  # Nodes whose volumes could not be made.
         self.attached = attached.AttachedVolumes()
         self._counted: dict[facts.ClaimKey, attached.Identity] = {}  # As what a claim in use is counted.
-        # The names of volumes: those that are available by class, and those that are meant for a claim.
-        self._available: dict[str, dict[str, None]] = {}
-        self._meant: dict[facts.ClaimKey, dict[str, None]] = {}
-        self._fitting = fitting_volumes.FittingIndex()
+        self._meant: dict[facts.ClaimKey, dict[str, None]] = {}  # The names of volumes, by claim.
+        self._fitting = fitting_volumes.FittingIndex()  # Those that are available.
         self.served = sharing.Remembered()  # Where claims get volumes that exist.
         self._users: dict[facts.ClaimKey, collections.Counter[str]] = {}  # How many pods on which nodes.
         self._assumed: dict[facts.ClaimKey, dict[str, Assumed]] = {}  # By claim, then by the uid of the pod.
@@ -88,7 +86,6 @@ class Volumes:
         if volume.claim is not None:
             self._meant.setdefault(volume.claim, {})[volume.name] = None
         elif volume.phase == facts.AVAILABLE:
-            self._available.setdefault(volume.storage_class, {})[volume.name] = None
             self._fitting.add(volume)
         self._volume_changed(volume)
 
@@ -109,7 +106,6 @@ class Volumes:
         if volume.claim is not None:
             fitting_volumes.remove_name(self._meant, volume.claim, volume.name)
         elif volume.phase == facts.AVAILABLE:
-            fitting_volumes.remove_name(self._available, volume.storage_class, volume.name)
             self._fitting.remove(volume)
 
     def put_class(self, storage_class: facts.StorageClass) -> None:
@@ -298,12 +294,9 @@ class Volumes:
         """Return the volume that is reserved for a claim, for whichever of its pods; empty without one."""
         return next((one.volume for one in self._assumed.get(claim, {}).values() if one.volume), "")
 
-    def fitting(self, kind: fitting_volumes.ClaimKind) -> fitting_volumes.FittingVolumes | None:
+    def fitting(self, kind: claim_kinds.ClaimKind) -> fitting_volumes.FittingVolumes | None:
         """Return the available volumes that would do for a kind, also reserved ones; None for none."""
-        if (names := self._available.get(kind.storage_class)) is None:
-            return None
-        found = self._fitting.of(kind, (self.volumes[one] for one in names))
-        return found if found.count else None
+        return self._fitting.of(kind)
 
     def is_free(self, name: str) -> bool:
         """Whether a volume is reserved for no pod."""

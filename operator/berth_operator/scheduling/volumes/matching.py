@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Protocol
 
 from berth_operator.scheduling.nodes import facts as nodes
-from berth_operator.scheduling.volumes import facts, fitting_volumes
-from berth_operator.scheduling.volumes.fitting_volumes import ClaimKind, FittingVolumes, reachable
+from berth_operator.scheduling.volumes import claim_kinds, facts
+from berth_operator.scheduling.volumes.claim_kinds import ClaimKind
+from berth_operator.scheduling.volumes.fitting_volumes import FittingVolumes, reachable
 
 MOST_KINDS: Final = 4
 
@@ -45,7 +46,7 @@ def groups(known: KnownVolumes, claims: Iterable[facts.Claim]) -> list[Group]:
     for claim in sorted(claims, key=lambda one: one.size):
         if meant := tuple(one for one in known.meant_for(claim.key) if _is_to_serve(one, claim)):
             found.append(Group([claim], meant))
-        elif group := by_kind.get(kind := fitting_volumes.kind_of(claim)):
+        elif group := by_kind.get(kind := claim_kinds.kind_of(claim)):
             group.claims.append(claim)
         elif len(by_kind) < MOST_KINDS and (fitting := known.fitting(kind)) is not None:
             by_kind[kind] = group = Group([claim], fitting=fitting)
@@ -104,5 +105,5 @@ def is_meant_for(volume: facts.Volume, claim: facts.Claim) -> bool:
 def _is_to_serve(volume: facts.Volume, claim: facts.Claim) -> bool:
     """Whether a volume that names a claim can be had for it."""
     same_class = volume.storage_class == claim.storage_class
-    kind = fitting_volumes.kind_of(claim)
-    return is_meant_for(volume, claim) and same_class and fitting_volumes.may_serve(volume, kind)
+    kind = claim_kinds.kind_of(claim)
+    return is_meant_for(volume, claim) and same_class and claim_kinds.may_serve(volume, kind)
