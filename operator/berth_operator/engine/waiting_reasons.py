@@ -6,7 +6,8 @@ same request share one. An explanation is current until the inventory changes, b
 nodes and figures. Without time for one, a pod keeps its message while its counts are those that the message
 was given for; otherwise it gets the counts in words. A message of an earlier leader is kept until the first
 explanation, or until other nodes refuse. `renewed` makes up for explanations that were left out or are of an
-older inventory, without any decision: at least one a second, however many pods are new. An explanation that
+older inventory, without any decision: at least one a second, however many pods are new. Tens of thousands of
+pods may share one that has changed, and each is a write: so they learn it in turns. An explanation that
 was cut short is repeated after all others, with more time and after longer and longer pauses. One that is cut
 short for the first time does not replace complete advice found before: it may only have been a busy moment.
 How long one may take is counted in CPU time: where other programs take turns on the core, each explanation
@@ -18,7 +19,7 @@ import dataclasses
 import heapq
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from berth_operator.engine import ports
@@ -34,6 +35,8 @@ EXPLANATION_SECONDS: Final = 0.008  # From the first step on; before that all no
 LONGEST_EXPLANATION_SECONDS: Final = 0.024  # Of one that was cut short more than once.
 LEAST_SECONDS: Final = 0.015  # With less than that left of a round, none is started.
 RENEWAL_SECONDS: Final = 1.0  # Between the rounds that renew reasons.
+MOST_TOLD: Final = 1000  # Pods that get a new message at once; each takes some microseconds.
+TURN_SECONDS: Final = 0.1  # Until the next ones get theirs.
 LONGEST_PAUSE_SECONDS: Final = 60.0  # Between two explanations that are cut short.
 # A reason may change so often at once, and then again after so many seconds each: all pods that show it are
 # written then.
@@ -44,7 +47,7 @@ NEVER: Final = -1
 Kind = tuple[requests.DeviceRequest, facts.NodeDemand, str]  # `PodInfo.kind`.
 
 
-@dataclasses.dataclass(slots=True)
+@dataclasses.dataclass(slots=True, eq=False)
 class ReasonGroup:
     """Why pods with the same request wait: the last counts, and the last explanation.
 
@@ -53,7 +56,8 @@ class ReasonGroup:
     explanations in a row that were cut short; `retry_at` is when the next one may be made. `complete_for` are
     the counts for which the messages were found without being cut short, if they were. `changes_left` is how
     often the messages may change, as of `counted_at`: where nodes change all the time, not all of it is worth
-    a write for each pod.
+    a write for each pod. `shown` has the uids of the pods by their namespace and the message that they were
+    given last, the oldest first.
     """
 
     pod_info: queued_pods.PodInfo
@@ -66,6 +70,7 @@ class ReasonGroup:
     retry_at: float = math.inf
     changes_left: float = MOST_CHANGES
     counted_at: float = 0.0
+    shown: dict[tuple[str, str], dict[str, None]] = dataclasses.field(default_factory=dict)
 
     def refill_changes(self, now: float) -> bool:
         """Add to `changes_left` what has been gained since; return whether there may be new messages now."""
@@ -81,6 +86,13 @@ class ReasonGroup:
     def message(self, namespace: str) -> str:
         """Return the message of the last explanation for a namespace, which names no pods of other ones."""
         return self.messages.get(namespace, self.messages.get("", ""))
+
+    def with_old_message(self) -> Iterator[str]:
+        """Yield the pods that were given another message than the explanation has, unless that is void."""
+        if self.version != NEVER and self.messages:
+            for (namespace, message), uids in self.shown.items():
+                if message != self.message(namespace):
+                    yield from uids
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -125,10 +137,13 @@ class WaitingReasons:
         self._given: dict[str, GivenReason] = {}
         self._not_bound: dict[str, str] = {}  # Why a pod that fits is not bound, by uid.
         self._groups: dict[Kind, ReasonGroup] = {}
+        # With a new explanation that not all pods may have, and whether the first have it.
+        self._to_tell: dict[ReasonGroup, bool] = {}
         self._serials = itertools.count()
         self._explained: dict[str, int] = {}  # The order of the last explanation, by namespace.
         self._explanations_left = EXPLANATIONS_PER_ROUND
         self._next = 0.0
+        self._next_turn: float | None = None  # Of pods that are to get a new message; None without any.
 
     def new_round(self, *, until: float = math.inf) -> None:
         """Allow some explanations again, until this moment, and forget the pods that do not wait any more."""
@@ -147,12 +162,12 @@ class WaitingReasons:
 
     def pod_placed(self, uid: str) -> None:
         """Forget why a pod had to wait: it has a place now, and if its bind fails, that is another reason."""
-        self._given.pop(uid, None)
+        self._take_back(uid)
 
     def not_bound(self, uid: str, message: str) -> None:
         """Record why a pod that fits is not bound, until it is given another reason."""
         self._not_bound[uid] = message
-        self._given.pop(uid, None)
+        self._take_back(uid)
 
     def message(self, pod_info: queued_pods.PodInfo, decision: decisions.Wait | decisions.Reject) -> str:
         """Return why a pod does not fit."""
@@ -171,30 +186,57 @@ class WaitingReasons:
             if self._is_current(group)
             else self._without_explanation(pod_info, group)
         )
-        self._given[pod_info.uid] = GivenReason(group, pod_info.namespace, message, group.counts)
+        self._give(pod_info.uid, GivenReason(group, pod_info.namespace, message, group.counts))
         return message
+
+    def _give(self, uid: str, given: GivenReason) -> None:
+        self._take_back(uid)
+        self._given[uid] = given
+        given.group.shown.setdefault((given.namespace, given.message), {})[uid] = None
+
+    def _take_back(self, uid: str) -> None:
+        if (given := self._given.pop(uid, None)) is not None:
+            of_message = given.namespace, given.message
+            uids = given.group.shown[of_message]
+            del uids[uid]
+            if not uids:
+                del given.group.shown[of_message]
 
     # ------------------------------------------------------------ what is renewed
 
     def next_due(self, now: float) -> float | None:
         """Put off a renewal that has nothing to do; return when the next may be, None if no pod waits."""
         idle = not self._of_older_inventory() and not self._cut_short(now)
-        if now >= self._next and idle and not any(map(self._shows_old_message, self._given)):
+        if now >= self._next and idle and not any(map(self._has_news, self._to_tell)):
             self._next = now + RENEWAL_SECONDS
-        return self._next if self._given else None
+        if not self._given:
+            return None
+        return self._next if self._next_turn is None else min(self._next, self._next_turn)
 
     def renewed(
         self, now: float, *, explanations: int = EXPLANATIONS_PER_ROUND
     ) -> list[tuple[queued_pods.PodInfo, str]]:
         """Make some explanations that are due, and return the pods with a new message.
 
+        No more than `MOST_TOLD` at once: the others have their turns soon, whether or not the inventory has
+        changed again by then.
+        """
+        if now >= self._next:
+            self._next = now + RENEWAL_SECONDS
+            self._forget()
+            self._renew_explanations(now, explanations)
+        elif self._next_turn is None or now < self._next_turn:
+            return []
+        told = self._told_now()
+        self._next_turn = now + TURN_SECONDS if self._to_tell else None
+        return told
+
+    def _renew_explanations(self, now: float, explanations: int) -> None:
+        """Make some explanations that are due.
+
         The oldest explanation comes first, so that new pods do not delay older ones, and the namespaces have
         turns; one that was cut short comes last, one a round.
         """
-        if now < self._next:
-            return []
-        self._next = now + RENEWAL_SECONDS
-        self._forget()
         due = [one for one in self._of_older_inventory() if one.refill_changes(now)]
         groups = self._first_in_turns(due, explanations, key=lambda one: one.last_serial)
         for group in groups or self._first_in_turns(self._cut_short(now), 1, key=lambda one: one.retry_at):
@@ -202,7 +244,26 @@ class WaitingReasons:
                 break
             if self._explain(group, now).fits:
                 group.messages = {}  # It is decided for soon, and then it has a place or another reason.
-        return [self._renewed(uid) for uid in self._given if self._shows_old_message(uid)]
+
+    def _told_now(self) -> list[tuple[queued_pods.PodInfo, str]]:
+        """Return the pods whose turn it is, with their new messages: of each group with news equally many."""
+        found = list[tuple[queued_pods.PodInfo, str]]()
+        groups = [one for one in self._to_tell if self._has_news(one)][:MOST_TOLD]
+        for group in groups:
+            for uid in list(itertools.islice(group.with_old_message(), MOST_TOLD // len(groups))):
+                if (pod_info := self._ledger.backlog.get(uid)) is None:
+                    self._take_back(uid)
+                else:
+                    found.append((pod_info, self._renewed(uid)))
+            del self._to_tell[group]
+            self._to_tell[group] = True  # Behind those that have not had a turn.
+        self._to_tell = {one: begun for one, begun in self._to_tell.items() if self._has_news(one)}
+        return found
+
+    def _has_news(self, group: ReasonGroup) -> bool:
+        """Whether pods of a group are to get its new message: the first ones only while it is current."""
+        may_begin = self._to_tell[group] or group.version == self._version
+        return may_begin and next(group.with_old_message(), None) is not None
 
     def _of_older_inventory(self) -> list[ReasonGroup]:
         return [one for one in self._groups.values() if one.version != self._version]
@@ -228,29 +289,20 @@ class WaitingReasons:
         )
         return [group for *_, group in heapq.nsmallest(count, first)]
 
-    def _shows_old_message(self, uid: str) -> bool:
-        """Whether a current explanation has another message than the pod was given."""
+    def _renewed(self, uid: str) -> str:
         given = self._given[uid]
-        group = given.group
-        if group.version != self._version or not group.messages:
-            return False
-        return given.message != group.message(given.namespace) and uid in self._ledger.backlog
-
-    def _renewed(self, uid: str) -> tuple[queued_pods.PodInfo, str]:
-        pod_info, given = self._ledger.backlog.get(uid), self._given[uid]
         message = given.group.message(given.namespace)
-        self._given[uid] = dataclasses.replace(given, message=message, counts=given.group.counts)
-        return pod_info or given.group.pod_info, message
+        self._give(uid, dataclasses.replace(given, message=message, counts=given.group.counts))
+        return message
 
     def _forget(self) -> None:
         """Forget pods that do not wait any more, and then groups without pods; most times there are none."""
         backlog, unbound = self._ledger.backlog, self._ledger.unbound
         for uid in [uid for uid in self._given if uid not in backlog]:
-            del self._given[uid]
+            self._take_back(uid)
         for uid in [uid for uid in self._not_bound if unbound(uid) is None]:
             del self._not_bound[uid]
-        live = {id(given.group) for given in self._given.values()}
-        for kind in [kind for kind, one in self._groups.items() if id(one) not in live]:
+        for kind in [kind for kind, one in self._groups.items() if not one.shown]:
             del self._groups[kind]
         namespaces = {one.pod_info.namespace for one in self._groups.values()}
         for name in self._explained.keys() - namespaces:
@@ -286,6 +338,7 @@ class WaitingReasons:
                 group.changes_left -= 1
             group.messages = messages
             group.complete_for = () if explanation.cut else group.counts
+        self._to_tell.setdefault(group, False)
         group.times_cut_short = group.times_cut_short + 1 if explanation.cut else 0
         pause = min(RENEWAL_SECONDS * (1 << min(group.times_cut_short, 8)), LONGEST_PAUSE_SECONDS)
         group.retry_at = (self._next if now is None else now) + pause if explanation.cut else math.inf
