@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -58,6 +59,30 @@ def test_an_agent_that_is_a_plugin_may_take_its_time() -> None:
     unchosen.report(ledger, unchosen_events.PLUGIN_SECONDS)
 
     assert [event.involved.name for event in recorded] == ["blind"]
+
+
+def test_of_very_many_pods_each_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though no more than a portion of them is looked at in one go; those that are gone are forgotten."""
+    monkeypatch.setattr(unchosen_events, "MOST_AT_ONCE", 3)
+    recorded: list[events.Event] = []
+    unchosen, ledger = unchosen_events.UnchosenEvents(recorded.append), ledgers.with_nodes()
+    stock = {"schedulerName": "default-scheduler"}
+    for at in range(7):
+        ledgers.pod_seen(ledger, bound(f"p{at}", names.GPU, **stock))
+    looks, told = [], []
+    for now in range(4):
+        with mock.patch.object(unchosen_events, "_is_blind", wraps=unchosen_events._is_blind) as looked_at:
+            unchosen.report(ledger, now)
+        looks.append(looked_at.call_count)
+        told.append(len(recorded))
+    ledger.pod_over("uid-p0")
+    ledgers.pod_seen(ledger, bound("p7", names.GPU, **stock))
+    for now in range(4, 8):
+        unchosen.report(ledger, now)
+
+    assert (looks, told) == ([3] * 4, [3, 6, 7, 7])
+    assert sorted(event.involved.name for event in recorded) == [f"p{at}" for at in range(8)]
+    assert unchosen._told == unchosen._first_seen.keys() == {f"uid-p{at}" for at in range(1, 8)}
 
 
 def test_such_a_pod_keeps_no_card_from_others() -> None:

@@ -9,7 +9,7 @@ ignored, and when no GpuPod names a pod's devices any more.
 
 import dataclasses
 import logging
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, KeysView
 from typing import Final
 
 from berth_crds import logs
@@ -115,12 +115,17 @@ class UnreadablePods:
         scheduler = self.record_scheduler(uid) if uid in self._pods else None
         return scheduler if scheduler not in self._believed else None
 
-    def of_other_schedulers(self) -> Iterator[Hold]:
-        """Yield what pods withhold that another scheduler has bound, naming no cards that are believed."""
-        for uid, (hold, nameless) in self._pods.items():
-            unnamed = nameless.plugged is not None and not (nameless.record and nameless.record.minors)
-            if unnamed or self.disbelieved(uid) is not None:
-                yield hold
+    def uids(self) -> KeysView[str]:
+        """Return the uids of all unreadable pods."""
+        return self._pods.keys()
+
+    def of_other_scheduler(self, uid: str) -> Hold | None:
+        """Return what a pod withholds that another scheduler has bound, naming no cards that are believed."""
+        hold, nameless = self._pods.get(uid, (None, None))
+        if nameless is None:
+            return None
+        unnamed = nameless.plugged is not None and not (nameless.record and nameless.record.minors)
+        return hold if unnamed or self.disbelieved(uid) is not None else None
 
     def remove(self, uid: str) -> None:
         """Forget a pod that is over, or whose own record can be read."""

@@ -10,7 +10,8 @@ knows that it has none, so devices of its node are kept back. The same goes for 
 scheduler whose records the policy does not believe: its Event says how they come to count.
 """
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from berth_crds import aliases, names, schema_limits
@@ -23,28 +24,50 @@ from berth_operator.translate import unknown_keys
 
 REASON: Final = "NoCardsChosen"
 NOT_BELIEVED: Final = "RecordNotBelieved"
+MOST_AT_ONCE: Final = 1000  # Pods that are looked at, of which each takes some microseconds.
 PLUGIN_SECONDS: Final = 30.0  # Within these an agent says what its plugin gave to a pod.
 
 
 class UnchosenEvents:
-    """Records one Event for each such pod."""
+    """Records one Event for each such pod.
+
+    There may be tens of thousands, and each is looked at again and again, for its node, the policy or what an
+    agent says may change: so in portions, the next one with each call.
+    """
 
     def __init__(self, record: Callable[[events.Event], None]) -> None:
         self._record = record
         self._first_seen: dict[str, float] = {}  # By uid.
-        self._told: frozenset[str] = frozenset()  # Uids.
+        self._told: set[str] = set()  # Uids.
+        self._left: Iterator[str] = iter(())  # Uids that are not looked at yet.
 
     def report(self, ledger: Ledger, now: float) -> None:
-        """Record which pods are new since the last time; `now` is in seconds."""
-        blind = {
-            hold.uid: hold for hold in ledger.unreadable_pods.of_other_schedulers() if _is_blind(hold, ledger)
-        }
-        self._first_seen = {uid: self._first_seen.get(uid, now) for uid in blind}
-        due = {uid for uid, since in self._first_seen.items() if now - since >= _patience(blind[uid], ledger)}
-        for uid in due - self._told:
+        """Record which pods of the next portion are new; `now` is in seconds."""
+        portion = list(itertools.islice(self._left, MOST_AT_ONCE))
+        if len(portion) < MOST_AT_ONCE:
+            known = ledger.unreadable_pods.uids()
+            for uid in self._first_seen.keys() - known:
+                self._forget(uid)
+            self._left = iter(list(known))
+            again = itertools.islice(self._left, MOST_AT_ONCE - len(portion))
+            portion = list(dict.fromkeys((*portion, *again)))
+        for uid in portion:
+            self._look_at(uid, ledger, now)
+
+    def _look_at(self, uid: str, ledger: Ledger, now: float) -> None:
+        hold = ledger.unreadable_pods.of_other_scheduler(uid)
+        if hold is None or not _is_blind(hold, ledger):
+            self._forget(uid)
+        elif now - self._first_seen.setdefault(uid, now) < _patience(hold, ledger):
+            self._told.discard(uid)
+        elif uid not in self._told:
+            self._told.add(uid)
             disbelieved = ledger.unreadable_pods.disbelieved(uid)
-            self._record(_event(ledger.inventory.hold(uid) or blind[uid], disbelieved))
-        self._told = frozenset(due)
+            self._record(_event(ledger.inventory.hold(uid) or hold, disbelieved))
+
+    def _forget(self, uid: str) -> None:
+        self._first_seen.pop(uid, None)
+        self._told.discard(uid)
 
 
 def _asked(hold: Hold) -> list[str]:
