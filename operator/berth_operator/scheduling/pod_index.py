@@ -20,6 +20,7 @@ import numpy as np
 
 from berth_operator.scheduling import (
     controller_index,
+    counter_index,
     label_index,
     label_memory,
     node_table,
@@ -60,19 +61,12 @@ class CounterKey(NamedTuple):
 class Counter:
     """How many pods of each row a key selects; `size` is how much its selectors name."""
 
-    __slots__ = ("counts", "key", "pairs", "size", "test")
+    __slots__ = ("counts", "key", "size")
 
     def __init__(self, key: CounterKey, counts: node_table.Counts) -> None:
         self.key = key
         self.size = sum(one.size for one in key.selectors)
         self.counts = counts
-        self.test = label_matcher(key.expressions)
-        # Labels that each pod must have: to look for them is faster than to ask for all that is required.
-        self.pairs = tuple(_pairs(key.expressions))
-
-    def selects(self, labels: Mapping[str, str]) -> bool:
-        """Whether pods with these labels are counted, if they are in one of the namespaces."""
-        return all(labels.get(key) == value for key, value in self.pairs) and self.test(labels)
 
     def add(self, row: int, sign: int) -> None:
         """Count a pod of a row, or with -1 no more."""
@@ -97,12 +91,6 @@ def label_matcher(expressions: facts.Expressions | None) -> LabelTest:
     return lambda labels: all(affinity.holds(one, labels) for one in expressions)
 
 
-def _pairs(expressions: facts.Expressions | None) -> Iterator[tuple[str, str]]:
-    for one in expressions or ():
-        if one.operator == "In" and len(one.values) == 1:
-            yield one.key, one.values[0]
-
-
 class PodIndex:
     """The pods on nodes; `rows` are the rows of the nodes by name, and `holds` returns all pods.
 
@@ -124,6 +112,7 @@ class PodIndex:
         self._unlabelled: dict[str, collections.Counter[int]] = {}
         # The least recently asked first. An ordered dict would hash each key when it is gone through.
         self._counters: dict[CounterKey, Counter] = {}
+        self._selecting = counter_index.CounterIndex[Counter]()
         self._selectors_size = 0  # Of all counters.
         self._counted_once: dict[CounterKey, node_table.Counts] = {}  # As pods are now.
         self._forgotten = False  # Whether any key was ever asked for whose counter is not kept.
@@ -234,7 +223,8 @@ class PodIndex:
         for key in [
             key for key in self._counters if any(pod_terms.by_namespace_labels(one) for one in key.selectors)
         ]:
-            self._selectors_size -= self._counters.pop(key).size
+            self._drop_counter(key)
+        self._selecting.forget_namespaces()
         self._counters_by_labels.clear()
         self._counted_once.clear()
         self._repelling.forget_answers()
@@ -294,13 +284,19 @@ class PodIndex:
 
     def _add_counter(self, key: CounterKey, size: int) -> Counter:
         counter = self._counters[key] = Counter(key, self._counts_now(key, size))
+        self._selecting.add(counter, key.expressions)
         self._selectors_size += counter.size
         self._counters_by_labels.clear()
         most = min(MOST_COUNTERS, MOST_COUNTERS_BYTES // (BYTES_PER_ROW * max(1, size)))
         while len(self._counters) > 1 and (len(self._counters) > most or self._selectors_size > MOST_NAMED):
-            self._selectors_size -= self._counters.pop(next(iter(self._counters))).size
+            self._drop_counter(next(iter(self._counters)))
             self._forgotten = True
         return counter
+
+    def _drop_counter(self, key: CounterKey) -> None:
+        counter = self._counters.pop(key)
+        self._selecting.remove(counter, key.expressions)
+        self._selectors_size -= counter.size
 
     def _namespaces_of(self, key: CounterKey) -> Iterable[str] | None:
         """Return the namespaces that all selectors of a key are about; None for all there are."""
@@ -323,11 +319,8 @@ class PodIndex:
         """Return the counters that select a pod, should it be leaving or not."""
         identity = hold.namespace, hold.labels
         if (found := self._counters_by_labels.get(identity)) is None:
-            labels = dict(hold.labels)
-            found = tuple(
-                one
-                for one in self._counters.values()
-                if one.selects(labels) and self._about(one.key, hold.namespace)
+            found = self._selecting.selecting(
+                hold.namespace, dict(hold.labels), lambda one: self._about(one.key, hold.namespace)
             )
             self._counters_by_labels.put(identity, found)
         return found
