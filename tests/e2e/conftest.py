@@ -29,7 +29,9 @@ def leader(base: fleet.Fleet) -> Iterator[processes.Program]:
     waiting.until(lambda: "deciding:" in program.log.read_text(), what="the operator to decide", seconds=30)
     yield program
     assert program.alive(), processes.tail(program.log)
-    program.stop(grace=10)
+    program.stop(grace=30)
+    # One that had to be killed has not released its Lease, and the next module would wait for it in vain.
+    assert "released the Lease" in program.log.read_text(), processes.tail(program.log)
 
 
 @pytest.fixture

@@ -180,7 +180,6 @@ CASES: Final[dict[str, tuple[list[simulator.Body], list[tuple[float, str, str]]]
         ],
         [
             (0, "waiting", "ml/p"),
-            (1, "waiting", "ml/p"),
             (2, "placed", "ml/p"),
             (3, "removed", "lost"),
             (4, "finished", "ml/p"),
