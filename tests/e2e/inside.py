@@ -4,6 +4,7 @@ No driver of NVIDIA's is needed. Its device nodes are made by number: the kernel
 may open that there is no such device, and of others that it is not permitted.
 """
 
+import itertools
 import os
 import stat
 from collections.abc import Mapping
@@ -99,36 +100,46 @@ async def until_allocatable(stage: Stage, node: str, count: int, resource: str =
 
 
 class Inside:
-    """What a container sees."""
+    """What a container sees: its environment, the cards, what is at some paths, device nodes that it made.
 
-    def __init__(self, stage: Stage, worker: workers.Worker, pod: str, container: str) -> None:
-        self._worker = worker
-        self._place = stage.namespace, pod, container
+    All of it is asked for at one go, for a command in a container is slow to start.
+    """
 
-    def _run(self, *words: str) -> list[str]:
-        return self._worker.run_in(*self._place, "/pause", *words).splitlines()
-
-    def env(self) -> dict[str, str]:
-        """Return its environment."""
-        pairs = (line.partition("=") for line in self._run("env"))
-        return {name: value for name, _, value in pairs}
+    def __init__(
+        self,
+        stage: Stage,
+        worker: workers.Worker,
+        place: tuple[str, str],
+        *paths: str,
+        made: tuple[int, ...] = (),
+    ) -> None:
+        """Look into a container, by its pod and its name; it makes device nodes of the minors `made`."""
+        making = [("and", "node", _made(minor), f"{MAJOR}", f"{minor}") for minor in made]
+        words = ("open", *CARD_PATHS, *paths, *itertools.chain(*making), "and", "env")
+        said = worker.run_in(stage.namespace, *place, "/pause", *words).splitlines()
+        count = len(CARD_PATHS) + len(paths) + len(made)
+        self._answers = dict(line.split(": ") for line in said[:count])
+        self.env: dict[str, str] = dict(line.partition("=")[::2] for line in said[count:])
 
     def uuids(self) -> str:
         """Return which cards its environment names."""
-        return self.env()["NVIDIA_VISIBLE_DEVICES"]
+        return self.env["NVIDIA_VISIBLE_DEVICES"]
 
     def minors(self) -> list[int]:
         """Return the minors of the cards that it may open."""
         return openable(self.opened(*CARD_PATHS))
 
     def opened(self, *paths: str) -> list[str]:
-        """Return what comes of opening each path."""
-        return [line.partition(": ")[2] for line in self._run("open", *paths)]
+        """Return what came of opening each of these paths."""
+        return [self._answers[path] for path in paths]
 
-    def made(self, minor: int) -> str:
-        """Return what comes of making a device node of a card by itself, and opening that."""
-        (line,) = self._run("node", f"/made-{minor}", f"{MAJOR}", f"{minor}")
-        return line.partition(": ")[2]
+    def made(self, *minors: int) -> list[str]:
+        """Return what came of making a device node of each of these cards by itself, and opening that."""
+        return self.opened(*map(_made, minors))
+
+
+def _made(minor: int) -> str:
+    return f"/made-{minor}"
 
 
 def openable(answers: list[str]) -> list[int]:
@@ -173,17 +184,18 @@ async def assert_as_decided(
         return text
 
     held = {place: [minor_of[uuid] for uuid in given(*place).split(",")] for place in (*RUNNING, *PAIR)}
+    of_driver = [f"/dev/{name}" for name in OF_DRIVER]
     for place, minors in held.items():
-        inside = Inside(stage, worker, *place)
+        tried = minors[0], next(minor for minor in range(MOST_CARDS) if minor not in minors)
+        inside = Inside(stage, worker, place, *of_driver, LOADED, made=tried)
         assert (inside.uuids(), inside.minors()) == (given(*place), minors)
-        other = next(minor for minor in range(MOST_CARDS) if minor not in minors)
-        assert [inside.made(minors[0]), inside.made(other)] == [ALLOWED, DENIED]
-        assert inside.opened("/dev/nvidiactl", "/dev/nvidia-uvm") == [ALLOWED, ALLOWED]
+        assert inside.made(*tried) == [ALLOWED, DENIED]
+        assert inside.opened(*of_driver) == [ALLOWED, ALLOWED]
         assert inside.opened(LOADED) == ["opened" if files else ABSENT]
     assert sorted(minor for place in RUNNING for minor in held[place]) == list(range(MOST_CARDS))
     assert held[PAIR[0]] == held[PAIR[1]]
-    nothing = Inside(stage, worker, "none", "main")
-    assert (nothing.uuids(), nothing.minors(), nothing.made(0)) == ("void", [], DENIED)
+    nothing = Inside(stage, worker, ("none", "main"), LOADED, made=(0,))
+    assert (nothing.uuids(), nothing.minors(), nothing.made(0)) == ("void", [], [DENIED])
     assert nothing.opened(LOADED) == [ABSENT]
     said = stage.cluster.kubectl("logs", "several", "--container=once", "--namespace", stage.namespace)
     answers = [line.partition(": ")[2] for line in said.splitlines()]

@@ -184,7 +184,7 @@ async def _runs(stage: Stage, name: str) -> bool:
 async def _look_into(node: Node, name: str) -> None:
     """Raise unless a container sees the cards of its annotation and no others."""
     given = (await node.stage.pods())[name]["metadata"]["annotations"][names.container_key("main", "uuids")]
-    seen = Inside(node.stage, node.worker, name, "main")
+    seen = Inside(node.stage, node.worker, (name, "main"))
     expected = sorted(node.minors()[uuid] for uuid in given.split(","))
     found = seen.uuids(), seen.minors()
     if found != (given, expected):
@@ -274,7 +274,7 @@ async def mixed_pods(node: Node, rounds: int, chance: random.Random) -> None:
             await stage.create(pod(ours, container("main", **asked[ours])))
         ended = [await _settled(stage, name) for name in titles]
         running = [name for name, phase in zip(titles, ended, strict=True) if phase == "Running"]
-        cards = {name: Inside(stage, node.worker, name, "main").minors() for name in running}
+        cards = {name: Inside(stage, node.worker, (name, "main")).minors() for name in running}
         held = Counter[int]()
         for name, minors in cards.items():
             held.update(dict.fromkeys(minors, _percent(asked[name])))

@@ -167,13 +167,15 @@ async def test_a_real_runtime_opens_the_accelerator_to_its_container(
     await stage.create(alone, both)
     await inside.until_running(stage, "alone", "both")
 
-    seen = {name: inside.Inside(stage, worker, name, "main") for name in ("alone", "both")}
-    given = {name: one.env()["NPU_X_VISIBLE"] for name, one in seen.items()}
+    npus = "/dev/npu0", "/dev/npu1"
+    seen = {name: inside.Inside(stage, worker, (name, "main"), *npus) for name in ("alone", "both")}
+    given = {name: one.env["NPU_X_VISIBLE"] for name, one in seen.items()}
     assert sorted(given.values()) == ["0", "1"]
     for name, one in seen.items():
-        opened = one.opened("/dev/npu0", "/dev/npu1")
-        assert opened == [inside.ALLOWED if given[name] == str(at) else inside.ABSENT for at in (0, 1)]
-    side = inside.Inside(stage, worker, "alone", "side")
-    assert side.opened("/dev/npu0", "/dev/npu1") == [inside.ABSENT] * 2
-    assert "NPU_X_VISIBLE" not in side.env()
+        assert one.opened(*npus) == [
+            inside.ALLOWED if given[name] == str(at) else inside.ABSENT for at in (0, 1)
+        ]
+    side = inside.Inside(stage, worker, ("alone", "side"), *npus)
+    assert side.opened(*npus) == [inside.ABSENT] * 2
+    assert "NPU_X_VISIBLE" not in side.env
     assert (len(seen["both"].minors()), seen["alone"].minors()) == (1, [])

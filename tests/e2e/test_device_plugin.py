@@ -44,7 +44,7 @@ async def test_each_container_gets_the_cards_of_its_annotation(stage: Stage, wor
 
     now = await stage.pods()
     seen = {
-        (name, one): Inside(stage, worker, name, one).uuids()
+        (name, one): Inside(stage, worker, (name, one)).uuids()
         for name, one in (("a", "left"), ("a", "right"), ("b", "main"), ("c", "main"))
     }
     assert seen == {
@@ -82,7 +82,7 @@ async def test_nvidias_runtime_opens_what_the_plugin_names(
     if strategy == ("volume-mounts",):
         (uuid,) = cards_of((await stage.pods())["first"])
         named = f"/var/run/nvidia-container-devices/{uuid}"
-        assert Inside(stage, worker, "first", "main").opened(named) == ["opened"]
+        assert Inside(stage, worker, ("first", "main"), named).opened(named) == ["opened"]
 
 
 @pytest.mark.parametrize("strategy", BY_KUBELET, ids=" ".join)
@@ -114,7 +114,7 @@ async def test_of_several_models_the_one_that_was_asked_for_is_given(
 
     cards = simulated.machine(worker.name, shape).answering_cards()
     (wanted,) = (card.minor for card in cards if "L4" in card.model)
-    assert Inside(stage, worker, "p", "main").minors() == [wanted]
+    assert Inside(stage, worker, ("p", "main")).minors() == [wanted]
 
 
 async def play(stage: Stage, *pods: Thing) -> None:
@@ -142,8 +142,8 @@ async def test_parts_of_cards_may_be_anybodys(stage: Stage, worker: workers.Work
     await play(stage, pod("last", container("main", **{names.GPU: "300"})))
 
     (card,) = cards_of((await stage.pods())["ours"])
-    assert Inside(stage, worker, "theirs", "main").uuids() == card
-    last = Inside(stage, worker, "last", "main").uuids().split(",")
+    assert Inside(stage, worker, ("theirs", "main")).uuids() == card
+    last = Inside(stage, worker, ("last", "main")).uuids().split(",")
     assert {card, *last} == set(minors(worker))
     await stage.waiting_pod(pod("late", container("main", **{names.GPU: "1"})), "0/1 nodes are available")
 
@@ -205,7 +205,7 @@ async def test_stock_pods_and_shares_never_meet_on_a_card(stage: Stage, worker: 
     await until_running(stage, "stock")
 
     (shared,) = cards_of((await stage.pods())["share"])
-    given = set(Inside(stage, worker, "stock", "main").uuids().split(","))
+    given = set(Inside(stage, worker, ("stock", "main")).uuids().split(","))
     assert given == set(minors(worker)) - {shared}
     await stage.delete("share")
     await stage.until_gone("share")
@@ -235,16 +235,17 @@ async def test_a_stock_pod_learns_of_its_cards(
     await stage.create(stock("p", worker, container("main", **{names.NVIDIA_GPU: "2"})))
     await until_running(stage, "p")
 
-    inside = Inside(stage, worker, "p", "main")
     uuids = [uuid for uuid, minor in minors(worker).items() if minor in {0, 1}]
     folder = "/var/run/nvidia-container-devices"
+    mounted = [f"{folder}/{uuid}" for uuid in uuids]
+    inside = Inside(stage, worker, ("p", "main"), *mounted)
     opens = strategy.startswith("cdi") or "--pass-device-specs" in more
     assert inside.minors() == ([0, 1] if opens else [])
     if strategy == "envvar":
         assert inside.uuids() == ("0,1" if "index" in more else ",".join(uuids))
     elif strategy == "volume-mounts":
         assert inside.uuids() == folder
-        assert inside.opened(*(f"{folder}/{uuid}" for uuid in uuids)) == ["opened", "opened"]
+        assert inside.opened(*mounted) == ["opened", "opened"]
     else:
         assert inside.uuids() == "all"  # As its image says: no runtime of NVIDIA's is here to obey it.
 
@@ -273,10 +274,10 @@ async def test_cards_may_be_shared_under_their_usual_name(
     await until_running(stage, "stock")
 
     now = await stage.pods()
-    seen = {title: Inside(stage, worker, title, "main").uuids() for title in titles}
+    seen = {title: Inside(stage, worker, (title, "main")).uuids() for title in titles}
     assert seen == {title: cards_of(now[title])[0] for title in titles}
     assert set(seen.values()) == set(minors(worker))
-    given = Inside(stage, worker, "stock", "main").uuids().split(",")
+    given = Inside(stage, worker, ("stock", "main")).uuids().split(",")
     assert sorted([*seen.values(), *given]) == sorted([*minors(worker)] * 2)
     for title in titles:
         await until_verified(stage, title)

@@ -50,7 +50,7 @@ async def test_each_container_sees_the_cards_of_its_annotation_and_no_others(
     await run(stage, *scene(), stranger)
 
     await assert_as_decided(stage, worker, minors(worker))
-    assert Inside(stage, worker, "stranger", "main").minors() == list(range(MOST_CARDS))
+    assert Inside(stage, worker, ("stranger", "main")).minors() == list(range(MOST_CARDS))
 
 
 async def test_the_webhook_does_the_same(stage: Stage, worker: workers.Worker) -> None:
@@ -82,7 +82,7 @@ async def test_of_several_models_the_one_that_was_asked_for_is_seen(
     await run(stage, asking)
 
     (wanted,) = (card for card in cards if "L4" in card.model)
-    inside = Inside(stage, nvidia_worker, "p", "main")
+    inside = Inside(stage, nvidia_worker, ("p", "main"))
     assert (inside.uuids(), inside.minors()) == (wanted.uuid, [wanted.minor])
 
 
@@ -100,7 +100,7 @@ async def test_a_pod_that_would_start_blind_is_not_bound(
     await until_running(stage, "main")
     await stage.waiting_pod(pod("early", whole("main"), schedulerName=early), "create it again")
 
-    assert len(Inside(stage, worker, "main", "main").minors()) == 1
+    assert len(Inside(stage, worker, ("main", "main")).minors()) == 1
 
 
 async def run(stage: Stage, *pods: Thing) -> None:
@@ -120,7 +120,7 @@ async def test_the_first_pod_of_the_readme_sees_its_two_cards(stage: Stage, work
 
     await run(stage, first)
 
-    inside = Inside(stage, worker, "train", "main")
+    inside = Inside(stage, worker, ("train", "main"))
     found = [minors(worker)[uuid] for uuid in inside.uuids().split(",")]
     assert len(found) == 2
     assert inside.minors() == sorted(found)

@@ -36,7 +36,7 @@ async def shared(stage: Stage, worker: workers.Worker) -> tuple[dict[str, str], 
     half = {names.GPU_CORE: "50", names.GPU_MEMORY_RATIO: "50"}
     await stage.create(pod("half", container("main", **half)), pod("all", whole("main")))
     await until_running(stage, "half", "all")
-    one, other = (Inside(stage, worker, name, "main").env() for name in ("half", "all"))
+    one, other = (Inside(stage, worker, (name, "main")).env for name in ("half", "all"))
     return one, other
 
 
@@ -74,7 +74,7 @@ async def test_mps_enforces_parts(stage: Stage, worker: workers.Worker, driver: 
     try:
         for name in ("half", "all"):
             paths = "/mps/pipe/control", f"{SHM}/berth-{worker.name}"
-            assert Inside(stage, worker, name, "main").opened(*paths) == ["opened", "opened"]
+            assert Inside(stage, worker, (name, "main"), *paths).opened(*paths) == ["opened", "opened"]
     finally:
         (root / "shm" / f"berth-{worker.name}").unlink()
     assert ", enforced by MPS" in told(stage, "half")
@@ -95,6 +95,6 @@ async def test_hamis_library_enforces_parts(
     assert half["CUDA_DEVICE_MEMORY_LIMIT_0"] == f"{int(half['BERTH_GPU_MEMORY']) // catalog.MIB}m"
     assert not [key for key in all_ if key.startswith("CUDA_DEVICE")]
     paths = "/usr/local/vgpu/libvgpu.so", "/etc/ld.so.preload"
-    assert Inside(stage, worker, "half", "main").opened(*paths) == ["opened", "opened"]
-    assert "opened" not in Inside(stage, worker, "all", "main").opened(*paths)
+    assert Inside(stage, worker, ("half", "main"), *paths).opened(*paths) == ["opened", "opened"]
+    assert "opened" not in Inside(stage, worker, ("all", "main"), *paths).opened(*paths)
     assert ", enforced by HAMi's library" in told(stage, "half")

@@ -85,14 +85,14 @@ async def test_an_instance_is_opened_and_no_other_of_its_card(
     await stage.create(pod("p", container("main", **{PROFILE: "1"})))
     await until_running(stage, "p")
 
-    inside = Inside(stage, worker, "p", "main")
+    paths = {minor: f"/dev/nvidia-caps/nvidia-cap{minor}" for minor in (*range(100, 104), *range(200, 204))}
+    inside = Inside(stage, worker, ("p", "main"), *paths.values(), made=(102,))
     assert inside.uuids() == instance_of(mig)
     assert inside.minors() == [0]
-    paths = {minor: f"/dev/nvidia-caps/nvidia-cap{minor}" for minor in (*range(100, 104), *range(200, 204))}
     own = [paths.pop(minor) for minor in (100 + OURS, 200 + OURS)]
     assert inside.opened(*own) == [ALLOWED] * len(own)
     assert inside.opened(*paths.values()) == [ABSENT] * len(paths)
-    assert inside.made(102) == DENIED
+    assert inside.made(102) == [DENIED]
 
 
 async def test_nvidias_runtime_is_told_the_instance(
@@ -105,5 +105,5 @@ async def test_nvidias_runtime_is_told_the_instance(
     await stage.create(pod("p", container("main", **{PROFILE: "1"}), container("none")))
     await until_running(stage, "p")
 
-    seen = [Inside(stage, nvidia_worker, "p", name) for name in ("main", "none")]
+    seen = [Inside(stage, nvidia_worker, ("p", name)) for name in ("main", "none")]
     assert [(one.uuids(), one.minors()) for one in seen] == [(instance_of(mig), [0]), ("void", [])]

@@ -73,7 +73,7 @@ async def test_a_container_that_cannot_get_its_card_does_not_start_without(
     make_node(driver, "nvidia0", 0)
     await until_running(stage, "p")
     assert f"there is no device node {driver}/dev/nvidia0" in told
-    assert Inside(stage, worker, "p", "main").minors() == [0]
+    assert Inside(stage, worker, ("p", "main")).minors() == [0]
 
     await stage.delete("p")
     await stage.until_gone("p")
@@ -85,7 +85,7 @@ async def test_a_container_that_cannot_get_its_card_does_not_start_without(
     assert "berth" in told
     await stage.agent(*words, **{worker.name: HARDWARE})
     await until_running(stage, "q")
-    assert Inside(stage, worker, "q", "main").minors() == [0]
+    assert Inside(stage, worker, ("q", "main")).minors() == [0]
 
 
 async def reason(stage: Stage, name: str) -> str | None:
@@ -115,8 +115,8 @@ async def test_cards_that_nobody_gave_are_taken_from_other_schedulers_pods(
         told = await stage.until("the runtime to say why", lambda: reason(stage, "twice"), seconds=60)
 
     assert "NVIDIA_VISIBLE_DEVICES is set both in the image and in the pod" in told
-    assert Inside(stage, worker, "stray", "main").uuids() == "void"
-    assert Inside(stage, worker, "given", "main").uuids() == uuid
+    assert Inside(stage, worker, ("stray", "main")).uuids() == "void"
+    assert Inside(stage, worker, ("given", "main")).uuids() == uuid
     assert "container main of pod" in agent.log.read_text()
 
 
@@ -148,10 +148,11 @@ async def test_cards_can_be_named_as_in_a_spec_of_others(
     await stage.create(pod("p", whole("main")))
     await until_running(stage, "p")
 
-    said = worker.run_in(stage.namespace, "p", "main", "/pause", "env").splitlines()
-    inside = Inside(stage, worker, "p", "main")
+    inside = Inside(stage, worker, ("p", "main"))
     (minor,) = (card.minor for card in machine_cards if card.uuid == inside.uuids())
-    assert [line for line in said if line.startswith("SEEN_")] == [f"SEEN_{minor}=yes"]
+    assert {name: value for name, value in inside.env.items() if name.startswith("SEEN_")} == {
+        f"SEEN_{minor}": "yes"
+    }
     assert inside.minors() == []
 
 
@@ -178,11 +179,12 @@ async def test_a_container_opens_its_rdma_device_and_no_other(
     await until_running(stage, "function")
 
     verbs = [f"/dev/infiniband/uverbs{number}" for number in range(4)]
-    seen = Inside(stage, worker, "whole", "main")
-    assert seen.opened(*verbs, "/dev/infiniband/rdma_cm") == [ALLOWED, ABSENT, ABSENT, ABSENT, ALLOWED]
-    assert seen.env()["PCIDEVICE_BERTH_DEV_RDMA"] == "0000:3b:00.0"
-    seen = Inside(stage, worker, "function", "main")
+    manager = "/dev/infiniband/rdma_cm"
+    seen = Inside(stage, worker, ("whole", "main"), *verbs, manager)
+    assert seen.opened(*verbs, manager) == [ALLOWED, ABSENT, ABSENT, ABSENT, ALLOWED]
+    assert seen.env["PCIDEVICE_BERTH_DEV_RDMA"] == "0000:3b:00.0"
+    seen = Inside(stage, worker, ("function", "main"), *verbs)
     assert seen.opened(*verbs) == [ABSENT, ABSENT, ABSENT, ALLOWED]
-    assert seen.env()["PCIDEVICE_BERTH_DEV_RDMA"] == "0000:3c:00.2"
-    side = Inside(stage, worker, "function", "side")
-    assert side.opened(*verbs) == [ABSENT] * 4 and "PCIDEVICE_BERTH_DEV_RDMA" not in side.env()
+    assert seen.env["PCIDEVICE_BERTH_DEV_RDMA"] == "0000:3c:00.2"
+    side = Inside(stage, worker, ("function", "side"), *verbs)
+    assert side.opened(*verbs) == [ABSENT] * 4 and "PCIDEVICE_BERTH_DEV_RDMA" not in side.env

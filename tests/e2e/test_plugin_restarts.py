@@ -29,7 +29,7 @@ async def test_the_kubelet_is_served_again_when_it_starts_anew(stage: Stage, wor
     await started(stage, worker)
     await stage.create(pod("first", whole("main")))
     await until_running(stage, "first")
-    before = Inside(stage, worker, "first", "main").uuids()
+    before = Inside(stage, worker, ("first", "main")).uuids()
 
     for _ in range(2):
         worker.kill_kubelet()
@@ -38,8 +38,8 @@ async def test_the_kubelet_is_served_again_when_it_starts_anew(stage: Stage, wor
     await stage.create(pod("second", whole("main")))
     await until_running(stage, "first", "second")
 
-    assert Inside(stage, worker, "first", "main").uuids() == before
-    assert Inside(stage, worker, "second", "main").uuids() in set(minors(worker)) - {before}
+    assert Inside(stage, worker, ("first", "main")).uuids() == before
+    assert Inside(stage, worker, ("second", "main")).uuids() in set(minors(worker)) - {before}
     for name in ("first", "second"):
         await until_verified(stage, name)
 
@@ -147,4 +147,4 @@ async def test_a_plugin_that_dies_amid_an_admission_loses_no_card(
     await until_allocatable(stage, worker.name, MOST_CARDS)
     await stage.create(pod("all", container("main", **{names.NVIDIA_GPU: f"{MOST_CARDS}"})))
     await until_running(stage, "all")
-    assert set(Inside(stage, worker, "all", "main").uuids().split(",")) == set(minors(worker))
+    assert set(Inside(stage, worker, ("all", "main")).uuids().split(",")) == set(minors(worker))

@@ -44,7 +44,7 @@ async def test_each_runs_and_sees_its_cards(stage: Stage, worker: workers.Worker
         pods_of_others.assert_given(case, allocation, known)
         for container, by_type in allocation["containers"].items():
             given = {share["uuid"] for share in by_type["gpu"]}
-            inside = Inside(stage, worker, name, container)
+            inside = Inside(stage, worker, (name, container))
             assert set(inside.uuids().split(",")) == given
             assert set(inside.minors()) == {cards[uuid].minor for uuid in given}
 

@@ -17,7 +17,7 @@ CUDA = "berth.invalid/cuda:1"  # The same, but it says as NVIDIA's images do tha
 # It waits to be told to end, as the infrastructure container of a pod does, whatever words it is given and
 # whichever of its names is called. People may run it beside that, to see what it sees: `/pause env` prints
 # its environment, `/pause open PATH...` what comes of opening each path, and `/pause node PATH MAJOR MINOR`
-# makes a character device first, as far as that is allowed.
+# makes a character device first, as far as that is allowed. `and` stands between several of these.
 PROGRAM = """\
 #include <errno.h>
 #include <fcntl.h>
@@ -35,20 +35,25 @@ static void try(const char *path) {
     printf("%s: %s\\n", path, opened < 0 ? strerror(errno) : "opened");
     if (opened >= 0) close(opened);
 }
-int main(int count, char **words) {
-    if (count > 1 && !strcmp(words[1], "open")) {
-        for (int each = 2; each < count; each++) try(words[each]);
-        return 0;
-    }
-    if (count == 5 && !strcmp(words[1], "node")) {
-        if (mknod(words[2], S_IFCHR | 0666, makedev(atoi(words[3]), atoi(words[4])))) perror("mknod");
-        try(words[2]);
-        return 0;
-    }
-    if (count > 1 && !strcmp(words[1], "env")) {
+static int show(int count, char **words) {
+    if (count > 0 && !strcmp(words[0], "open")) {
+        for (int each = 1; each < count; each++) try(words[each]);
+    } else if (count == 4 && !strcmp(words[0], "node")) {
+        if (mknod(words[1], S_IFCHR | 0666, makedev(atoi(words[2]), atoi(words[3])))) perror("mknod");
+        try(words[1]);
+    } else if (count == 1 && !strcmp(words[0], "env")) {
         for (char **each = environ; *each; each++) puts(*each);
-        return 0;
-    }
+    } else return 0;
+    return 1;
+}
+int main(int count, char **words) {
+    int shown = 0;
+    for (int first = 1, next = 1; next <= count; next++)
+        if (next == count || !strcmp(words[next], "and")) {
+            shown |= show(next - first, words + first);
+            first = next + 1;
+        }
+    if (shown) return 0;
     signal(SIGTERM, end); signal(SIGINT, end); for (;;) pause();
 }
 """
