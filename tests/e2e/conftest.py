@@ -58,7 +58,7 @@ def _worker(stage: stages.Stage, *, nvidia: bool) -> Iterator[workers.Worker]:
         pytest.skip(why)
     with workers.Worker(stage.cluster, f"worker-{secrets.token_hex(3)}", nvidia=nvidia) as worker:
         yield worker
-    stage.cluster.kubectl("delete", "node", worker.name)
+    stage.cluster.delete(f"/api/v1/nodes/{worker.name}")
 
 
 @pytest.fixture

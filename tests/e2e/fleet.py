@@ -5,12 +5,11 @@ start an operator or an agent, end it politely or by a crash. No process outlive
 """
 
 import dataclasses
-import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from berth_crds import names
 from support import manifests
@@ -20,6 +19,7 @@ from testbed import processes, shipped, waiting
 ROOT: Final = Path(__file__).resolve().parents[2]
 SYSTEM: Final = "berth-system"
 ENV_DELIVERY: Final = "env-delivery.yaml"
+LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
 
 
 @dataclasses.dataclass(slots=True)
@@ -37,7 +37,7 @@ class Fleet:
         waiting.until(self._bounds, what="the bounds of agents to be in force", seconds=30)
         # The server learns of policies in the order in which they were applied, and this one comes last.
         waiting.until(
-            lambda: "only its own Lease" in self._as(names.OPERATOR_ACCOUNT, self._lease(SYSTEM)),
+            lambda: "only its own Lease" in self._refused(names.OPERATOR_ACCOUNT, LEASES.format(SYSTEM)),
             what="the bounds of the operator to be in force",
             seconds=30,
         )
@@ -59,55 +59,36 @@ class Fleet:
         self.cluster.kubectl("apply", "--server-side", "--force-conflicts", "--filename", file)
 
     def _refusal(self) -> str:
-        """Return what the server has against a Binding that nobody may make."""
+        """Return what the server says against a Binding that nobody may make."""
         meta = {"name": "nobody", "labels": {names.FENCED_LABEL: "true"}}
         thing = {"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": {"name": "nowhere"}}
-        path = "/api/v1/namespaces/default/pods/nobody/binding"
-        try:
-            return self.cluster.kubectl("create", "--raw", path, "--filename=-", stdin=json.dumps(thing))
-        except clusters.KubectlFailed as failure:
-            return str(failure)
+        return self.cluster.objection("/api/v1/namespaces/default/pods/nobody/binding", thing)
 
     def _bounds(self) -> bool:
         """Whether an agent without a node is refused all that it would write."""
+        ours, group = {"apiVersion": names.API_VERSION}, f"/apis/{names.API_VERSION}"
         device = {"node": "nobody", "devices": [], "summary": {"models": "", "gpus": 0}}
         pod = {"node": "nobody", "podUID": "u", "containers": []}
-        things = (
-            self._nobody(names.API_VERSION, "Device", spec=device),
-            self._nobody(names.API_VERSION, "GpuPod", "default", spec=pod),
-            self._lease(names.NODES_NAMESPACE),
-            self._nobody("v1", "Node"),
-        )
-        return all("names no node" in self._as(names.AGENT_ACCOUNT, thing) for thing in things)
+        things: dict[str, dict[str, Any]] = {
+            f"{group}/devices": ours | {"kind": "Device", "spec": device},
+            f"{group}/namespaces/default/gpupods": ours | {"kind": "GpuPod", "spec": pod},
+            LEASES.format(names.NODES_NAMESPACE): {},
+            "/api/v1/nodes": {},
+        }
+        refusals = (self._refused(names.AGENT_ACCOUNT, path, **thing) for path, thing in things.items())
+        return all("names no node" in refusal for refusal in refusals)
 
     def _env_delivered(self) -> bool:
         """Whether a pod that is created gets the variables from which its programs learn of their cards."""
         # Of an account that was installed: nobody may make those of namespaces here.
         pod = manifests.pod("nobody", namespace=SYSTEM, serviceAccountName=names.OPERATOR_ACCOUNT)
-        made = self.cluster.kubectl(
-            *("create", "--dry-run=server", "--output=json", "--filename=-"), stdin=json.dumps(pod)
-        )
-        return "NVIDIA_VISIBLE_DEVICES" in made
+        made = self.cluster.send("POST", f"/api/v1/namespaces/{SYSTEM}/pods?dryRun=All", pod)
+        return "NVIDIA_VISIBLE_DEVICES" in str(made["spec"])
 
-    def _lease(self, namespace: str) -> dict[str, object]:
-        return self._nobody("coordination.k8s.io/v1", "Lease", namespace)
-
-    @staticmethod
-    def _nobody(version: str, kind: str, namespace: str = "", **rest: object) -> dict[str, object]:
-        where = {"namespace": namespace} if namespace else {}
-        return {"apiVersion": version, "kind": kind, "metadata": {"name": "nobody", **where}, **rest}
-
-    def _as(self, account: str, thing: object) -> str:
-        """Return what the server answers an account, given every right, that would create something."""
+    def _refused(self, account: str, path: str, **rest: Any) -> str:
+        """Return what the server says against an object of Berth's account, called nobody."""
         user = f"system:serviceaccount:{SYSTEM}:{account}"
-        try:
-            return self.cluster.kubectl(
-                *("create", "--dry-run=server", "--filename=-"),
-                *(f"--as={user}", "--as-group=system:masters"),
-                stdin=json.dumps(thing),
-            )
-        except clusters.KubectlFailed as failure:
-            return str(failure)
+        return self.cluster.objection(path, {"metadata": {"name": "nobody"}, **rest}, user)
 
     def operator(
         self, *flags: str, name: str = "berth-operator", env: Mapping[str, str] | None = None

@@ -106,7 +106,7 @@ async def furnished(stage: Stage, way: str) -> AsyncIterator[Node]:
         inside.make_driver(driver)
         name = f"worker-{secrets.token_hex(3)}"
         worker = stack.enter_context(workers.Worker(stage.cluster, name, nvidia=chosen.nvidia))
-        stack.callback(stage.cluster.kubectl, "delete", "node", name)
+        stack.callback(stage.cluster.delete, f"/api/v1/nodes/{name}")
         node = Node(stage, worker, way)
         if chosen.nvidia:
             files = {str(driver / LIBRARY): LOADED}

@@ -114,7 +114,7 @@ async def test_the_first_pod_of_the_readme_sees_its_two_cards(stage: Stage, work
     stage.operator()
     await stage.agent(**{worker.name: SHAPE})
     await stage.until_ready(worker.name)
-    stage.cluster.kubectl("patch", "node", worker.name, "--patch", '{"spec": {"taints": null}}')
+    stage.cluster.patch(f"/api/v1/nodes/{worker.name}", {"spec": {"taints": None}})
     first = yaml.safe_load(by_hand.first_pod())
     first["spec"]["containers"][0] |= IMAGE
 

@@ -16,6 +16,7 @@ import pytest
 
 from berth_crds import flags
 from e2e import fleet
+from support import thorough
 from testbed import kubeconfig, pages, ports, processes, waiting
 
 OPERATOR = (sys.executable, "-m", "berth_operator")
@@ -83,8 +84,17 @@ MISTAKES = {
 }
 
 
-@BOTH
-@pytest.mark.parametrize("mistake", MISTAKES.values(), ids=MISTAKES)
+# Both programs read a kubeconfig by the same means.
+TRIED_WITH = [
+    *(pytest.param(OPERATOR, mistake, id=f"operator, {name}") for name, mistake in MISTAKES.items()),
+    *(
+        (thorough.case if mistake.text else pytest.param)(AGENT, mistake, id=f"agent, {name}")
+        for name, mistake in MISTAKES.items()
+    ),
+]
+
+
+@pytest.mark.parametrize(("program", "mistake"), TRIED_WITH)
 def test_a_mistake_is_one_line(
     program: tuple[str, ...], mistake: Mistake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

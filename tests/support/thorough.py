@@ -6,11 +6,11 @@ from typing import Any, Final
 import pytest
 
 FULL: Final = bool(os.environ.get("BERTH_FULL"))
-OF_ALL: Final = 5
+OF_ALL: Final = 8
 
 
 def examples(count: int) -> int:
-    """Return how many examples a property draws: all of these in full, else a fifth."""
+    """Return how many examples a property draws: all of these in full, else an eighth."""
     return count if FULL else max(1, count // OF_ALL)
 
 

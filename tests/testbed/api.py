@@ -8,8 +8,12 @@ are on this machine.
 import http.client
 import json
 import ssl
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
+
+HEADERS: Final = {"Content-Type": "application/json", "User-Agent": "testbed"}
+NO_MORE: Final[Mapping[str, str]] = {}
 
 
 class ApiError(Exception):
@@ -31,15 +35,17 @@ class Api:
 
     def get(self, path: str) -> str:
         """Return the text behind `path`."""
-        return self._exchange("GET", path, None)
+        return self._exchange("GET", path)
 
     def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         """Send `body` and return the answer."""
         return self.send("POST", path, body)
 
-    def send(self, method: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Send `body` in another way and return the answer."""
-        answer: dict[str, Any] = json.loads(self._exchange(method, path, json.dumps(body)))
+    def send(
+        self, method: str, path: str, body: dict[str, Any], headers: Mapping[str, str] = NO_MORE
+    ) -> dict[str, Any]:
+        """Send `body` in another way, perhaps with more headers than usual, and return the answer."""
+        answer: dict[str, Any] = json.loads(self._exchange(method, path, json.dumps(body), headers))
         return answer
 
     def create(self, path: str, body: dict[str, Any]) -> None:
@@ -50,12 +56,12 @@ class Api:
             if error.code != http.client.CONFLICT:
                 raise
 
-    def _exchange(self, method: str, path: str, body: str | None) -> str:
+    def _exchange(
+        self, method: str, path: str, body: str | None = None, headers: Mapping[str, str] = NO_MORE
+    ) -> str:
         connection = self._connection()
         try:
-            connection.request(
-                method, path, body, {"Content-Type": "application/json", "User-Agent": "testbed"}
-            )
+            connection.request(method, path, body, {**HEADERS, **headers})
             response = connection.getresponse()
             text = response.read().decode()
         finally:

@@ -213,6 +213,26 @@ class Cluster:
         """Send an object as the administrator; raise `ApiError` with the server's words."""
         return self._api.send(method, path, body)
 
+    def patch(self, path: str, change: dict[str, Any]) -> None:
+        """Change an object as the administrator, by a merge patch."""
+        self._api.send("PATCH", path, change, {"Content-Type": "application/merge-patch+json"})
+
+    def delete(self, path: str) -> None:
+        """Delete an object as the administrator."""
+        self._api.send("DELETE", path, {})
+
+    def objection(self, path: str, body: dict[str, Any], account: str = "") -> str:
+        """Return what the server says against creating an object, which is not kept; empty if nothing.
+
+        It is asked for the administrator, or for an account that is given every right for this.
+        """
+        acting = {"Impersonate-User": account, "Impersonate-Group": "system:masters"} if account else {}
+        try:
+            self._api.send("POST", f"{path}?dryRun=All", body, acting)
+        except api.ApiError as error:
+            return str(error)
+        return ""
+
     def read_node(self, name: str) -> Any:
         """Return a Node; None if it is not there."""
         return self.read(f"/api/v1/nodes/{name}")

@@ -27,7 +27,7 @@ from testbed import cluster as clusters
 READY_SECONDS = 60.0
 LOAD_SECONDS = 240.0  # An image has hundreds of megabytes, and each layer is copied.
 LOOPBACK = "127.0.0.1"
-ADDRESSES = json.dumps({"status": {"addresses": [{"type": "InternalIP", "address": LOOPBACK}]}})
+ADDRESSES = {"status": {"addresses": [{"type": "InternalIP", "address": LOOPBACK}]}}
 
 # Folders and cgroups are called like that too, and the paths of sockets may have 107 bytes.
 NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
@@ -204,7 +204,7 @@ class Worker:
         self._kubelet = self._enclosure.run("kubelet", command, env=self._environment())
         waiting.until(lambda: self._is_up(before), what=f"the kubelet of {self.name}", seconds=READY_SECONDS)
         # There the API server asks it for logs, and to run commands in containers.
-        self._cluster.kubectl("patch", "node", self.name, "--subresource=status", "--patch", ADDRESSES)
+        self._cluster.patch(f"/api/v1/nodes/{self.name}/status", ADDRESSES)
 
     def last_words(self, *, lines: int) -> str:
         """Return the end of the kubelet's log."""
