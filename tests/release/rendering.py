@@ -43,16 +43,21 @@ def render(
     *words: str,
     namespace: str = names.SYSTEM_NAMESPACE,
     policies: bool = True,
+    kinds: bool = False,
     chart: Path = CHART,
     name: str = "helm",
     release: str = "berth",
 ) -> list[Thing]:
-    """Return the objects of the chart, its kinds first; a server without `policies` is of Kubernetes 1.34."""
+    """Return the objects of the chart, after its `kinds`, which are long, if they are wanted.
+
+    A server without `policies` is of Kubernetes 1.34.
+    """
     server = (
         ("--kube-version", "1.36.0", "--api-versions", POLICIES) if policies else ("--kube-version", "1.34.0")
     )
-    place = ("--include-crds", "--namespace", namespace)
-    text = helm("template", release, f"{chart}", *place, *server, *words, name=name)
+    contents = ("--include-crds",) if kinds else ()
+    where = ("--namespace", namespace)
+    text = helm("template", release, f"{chart}", *where, *contents, *server, *words, name=name)
     return [thing for thing in yaml.load_all(text, Loader=LOADER) if thing]
 
 
@@ -85,7 +90,8 @@ def _unmarked(thing: Thing) -> Thing:
 
 def text(chart: Path = CHART) -> str:
     """Return the file for those who have no helm."""
-    return HEADER + yaml.safe_dump_all(without_helm(render(chart=chart)), sort_keys=False, width=120)
+    things = without_helm(render(chart=chart, kinds=True))
+    return HEADER + yaml.safe_dump_all(things, sort_keys=False, width=120)
 
 
 def main() -> int:

@@ -267,7 +267,7 @@ def test_a_namespace_may_be_as_strict_as_the_page_says(name: str, level: str, ba
 @pytest.mark.parametrize("words", [(), EVERYTHING], ids=["as it is", "with everything"])
 def test_helm_3_renders_the_same(words: tuple[str, ...]) -> None:
     """And has nothing to say against the chart."""
-    assert rendering.render(*words, name="helm3") == rendering.render(*words)
+    assert rendering.render(*words, kinds=True, name="helm3") == rendering.render(*words, kinds=True)
     rendering.helm("lint", "--strict", f"{rendering.CHART}", name="helm3")
 
 
