@@ -109,7 +109,7 @@ bench-openb: $(READY) ## GPU given out on the openb trace, by strategy; TRACE=de
 bench-agent: $(READY) ## memory, processor and writes of an idle agent; SECONDS=300, WAYS=nri,cdi,plugin
 	@$(BIN)/python -m bench.agent $(if $(SECONDS),--seconds $(SECONDS)) $(if $(WAYS),--ways $(WAYS)) $(ARGS)
 
-bench-decide: $(READY) ## time of one decision, from 100 to 10,000 nodes; ARGS="--nodes 100"
+bench-decide: $(READY) ## time of one decision, from 100 to 15,000 nodes; ARGS="--nodes 100"
 	@$(BIN)/python -m bench.decide $(ARGS)
 
 fuzz: $(READY) ## draw absurd pods for MINUTES and see that none holds the operator up; SEED=... plays again

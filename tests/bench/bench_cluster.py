@@ -168,12 +168,17 @@ class BenchCluster:
 
     async def record(self) -> None:
         """Make the GpuPod of each bound pod, as the agent of its node does, but without a status."""
+        async for pods in self.bound_pods():
+            await self.each(map(self._record_pod, pods))
+
+    async def bound_pods(self) -> AsyncIterator[list[Thing]]:
+        """Yield the pods that have a node, some hundred at a time."""
         token = ""
         while True:
             page = await self.read(
                 "/api/v1/pods", **HAS_NODE, limit="500", **({"continue": token} if token else {})
             )
-            await self.each(map(self._record_pod, page["items"]))
+            yield page["items"]
             if not (token := page["metadata"].get("continue", "")):
                 return
 

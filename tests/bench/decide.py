@@ -2,8 +2,8 @@
 
 For clusters of several sizes and fills, and three kinds of request, one decision at a
 time is made and its placement charged to the inventory; then a pod of the same kind is
-released, so that the fill stays as it is. Both belong to the time that is measured: the
-decision and what it does to the picture. At last pods of one application come to an empty cluster,
+released, so that the fill stays as it is. The decision and the charge belong to the time that
+is measured. At last pods of one application come to an empty cluster,
 which are to be spread over zones and to be apart by host, until each node has one.
 """
 
@@ -11,8 +11,9 @@ import argparse
 import dataclasses
 import itertools
 import random
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -27,7 +28,11 @@ from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.search import Search
 from support import topologies as layouts
 
-SIZES: Final = (100, 1000, 5000, 10000)
+SIZES: Final = (100, 1000, 5000, 15000)
+LARGE, LARGEST = SIZES[-2:]
+PROMISED: Final = ("whole", "fraction")
+BOUND_MICROSECONDS: Final = 100.0  # Of half the decisions at the large size, at each fill.
+BOUND_RATIO: Final = 2.0  # Of those at the largest size to those.
 FILLS: Final = {"empty": 0.0, "half": 0.5, "nearly full": 0.95}
 MODEL: Final = "NVIDIA H100 80GB HBM3"
 DECISIONS: Final = 1000
@@ -124,18 +129,36 @@ def measure_apart(inventory: Inventory) -> list[float]:
     return seconds
 
 
-def main() -> None:
-    """Run and write the results."""
+def promises(rows: Sequence[results.Row]) -> Iterator[results.Promise]:
+    """Judge what is promised of large clusters, as far as they were measured."""
+    medians = {(row["nodes"], row["fill"], row["request"]): row["p50_us"] for row in rows}
+    for fill, kind in itertools.product(FILLS, PROMISED):
+        large, largest = (medians.get((count, fill, kind)) for count in (LARGE, LARGEST))
+        if large:
+            sentence = f"{kind}, {fill}, {LARGE:,} nodes: p50 at most {BOUND_MICROSECONDS:g} us ({large:.1f})"
+            yield results.Promise(sentence, large <= BOUND_MICROSECONDS)
+        if large and largest:
+            ratio = largest / large
+            sentence = (
+                f"{kind}, {fill}: at {LARGEST:,} nodes at most {BOUND_RATIO:g} times that ({ratio:.2f})"
+            )
+            yield results.Promise(sentence, ratio <= BOUND_RATIO)
+
+
+def main() -> int:
+    """Run, print and write the results; 1 where a promise was not kept."""
     parser = argparse.ArgumentParser(prog="make bench-decide", description=__doc__)
     parser.add_argument("--nodes", type=int, nargs="*", default=SIZES, help="sizes of cluster")
     chosen = parser.parse_args()
     rows = [row for count in chosen.nodes for row in bench(count)]
+    print("", *promises(rows), sep="\n")
     results.write("decide.json", rows)
+    return results.exit_code(promises(rows))
 
 
-def bench(count: int) -> list[dict[str, object]]:
+def bench(count: int) -> list[results.Row]:
     """Measure one size of cluster at each fill with each request."""
-    rows: list[dict[str, object]] = []
+    rows: list[results.Row] = []
     for name, part in FILLS.items():
         inventory = cluster(count)
         fill(inventory, part)
@@ -143,7 +166,7 @@ def bench(count: int) -> list[dict[str, object]]:
     return [*rows, row(count, "empty", APART, measure_apart(cluster(count)))]
 
 
-def row(count: int, fill: str, kind: str, seconds: list[float]) -> dict[str, object]:
+def row(count: int, fill: str, kind: str, seconds: list[float]) -> results.Row:
     """Print and return what was measured."""
     p50, p99 = (round(float(np.percentile(seconds, at)) * 1e6, 1) for at in (50, 99))
     print(f"{count:>6} nodes, {fill:<12} {kind:<12} p50 {p50:7.1f} us   p99 {p99:8.1f} us", flush=True)
@@ -151,4 +174,4 @@ def row(count: int, fill: str, kind: str, seconds: list[float]) -> dict[str, obj
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,25 +1,34 @@
 """`make bench SCENARIO=fill`: filling a cluster, Berth against the stock scheduler.
 
 All pods wait before a scheduler is started; an independent watcher times from the first
-to the last bind. The systems take turns on one cluster, run after run, with the pods
-deleted in between and a short warm-up before. Processor time counts from the first bind
+to the last bind. The systems take turns on one cluster of each size, run after run, with the pods
+deleted in between and a short warm-up before. Processor time, the server's too, counts from the first bind
 until the program is quiet again, so that events posted behind the binds are included.
 """
 
 import argparse
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
-from bench import bench_cluster, operator_runs, plots, process_costs, results, scenario, systems
-from testbed import audit, processes
+from bench import (
+    bench_cluster,
+    double_binds,
+    operator_runs,
+    plots,
+    process_costs,
+    results,
+    scenario,
+    systems,
+)
+from testbed import processes
 
-RESULT: Final = "head-to-head.json"
-LOG_SECONDS: Final = 1.0  # The server writes a line of the audit log just after its answer.
+RESULT: Final = "fill.json"
+BERTH, STOCK, FENCED = "berth", "kube-scheduler", "bare-fenced"
 TABLE: Final = results.Table(
-    32,
+    44,
     ("pods/s", "pods_per_s", "{:8.0f}"),
     ("CPU ms/pod", "cpu_ms_per_pod", "{:10.2f}"),
     ("server ms/pod", "server_cpu_ms_per_pod", "{:13.2f}"),
@@ -30,6 +39,18 @@ TABLE: Final = results.Table(
 )
 
 
+class Bounds(NamedTuple):
+    """What is promised of a cluster of one size, and how many pods fill it."""
+
+    pods: int
+    of_stock: float  # Its pods a second.
+    of_fenced: float
+
+
+SIZES: Final = {1_000: Bounds(4_000, 3.0, 0.85), 5_000: Bounds(10_000, 2.5, 0.8)}
+PODS_PER_NODE: Final = 4  # Of any other size.
+SMALL, LARGE = SIZES
+COST_RATIO: Final = 1.2  # Of the processor time for each pod in the large one to that in the small one.
 PLOTS: Final = (
     ("pods_per_s", "Pods bound", "a second"),
     ("cpu_ms_per_pod", "Processor time for each pod", "ms"),
@@ -53,14 +74,13 @@ class Bench:
         count = pods or self._pods
         await self._place.police(wanted=system.policed)
         namespace = await self._place.fill(count, scheduler=system.scheduler, percent=percent)
-        sighting, start = bench_cluster.Sighting(), self._place.log.stat().st_size
+        sighting, log = bench_cluster.Sighting(), self._place.log.stat().st_size
         watching = asyncio.create_task(self._place.watch(namespace, count, sighting))
         await asyncio.sleep(1)  # The server is done with what making the pods left behind.
         program = await system.start(self._place, namespace, self._profile if number else None)
         try:
             row = await self._measure(program, watching, sighting, count)
-            await asyncio.sleep(LOG_SECONDS)
-            written = audit.read(self._place.log, start=start)
+            written = await double_binds.require_none(self._place, start=log)
             writes, events, others = process_costs.writes(written, user=system.user, namespace=namespace)
             await self._place.clear(namespace)
             # Berth takes note in its Devices; the next run shall not have to.
@@ -71,6 +91,8 @@ class Bench:
         assert sighting.count == count, f"{sighting.count} of {count} pods were bound"
         return {
             "scenario": "fill",
+            "nodes": len(self._place.nodes),
+            "pods": count,
             "system": system.name,
             "run": number,
             **row,
@@ -91,8 +113,8 @@ class Bench:
             program, watching, sighting, server=self._server
         )
         await operator_runs.until_last(program, watching, sighting, count=count)
-        server = process_costs.processor_seconds(self._server) - server_before
         cost = await process_costs.quiet(pid, self._place.log) - before
+        server = process_costs.processor_seconds(self._server) - server_before
         return {
             "pods_per_s": count / sighting.seconds,
             "cpu_ms_per_pod": cost / count * 1000,
@@ -103,71 +125,132 @@ class Bench:
 
 
 async def compare(chosen: argparse.Namespace) -> list[results.Row]:
-    """Run everything, the order of the systems reversed from run to run."""
+    """Run everything, on a cluster of each size, the order of the systems reversed from run to run."""
     contestants = [systems.ALL[name] for name in chosen.systems]
     rows: list[results.Row] = []
-    async with scenario.furnished(chosen.nodes) as place:
-        bench = Bench(place, chosen.pods, chosen.profile)
-        for system in contestants:
-            scenario.tell(f"warming up: {system.title}")
-            await bench.run(system, 0, pods=min(chosen.pods, chosen.warm_up))
-        for number in range(1, chosen.runs + 1):
-            for system in systems.in_turns(contestants, number):
-                rows.append(await bench.run(system, number))
-                scenario.tell(f"run {number}: {TABLE.line(system.title, rows[-1])}")
+    for nodes in chosen.nodes:
+        pods = chosen.pods or pods_for(nodes)
+        async with scenario.furnished(nodes, env_delivered=chosen.env_delivery) as place:
+            bench = Bench(place, pods, chosen.profile)
+            for system in contestants:
+                scenario.tell(f"warming up: {system.title}")
+                await bench.run(system, 0, pods=min(pods, chosen.warm_up))
+            for number in range(1, chosen.runs + 1):
+                for system in systems.in_turns(contestants, number):
+                    rows.append(await bench.run(system, number))
+                    scenario.tell(f"run {number}: {TABLE.line(system.title, rows[-1])}")
     return rows
+
+
+def pods_for(nodes: int) -> int:
+    """Return how many pods fill a cluster of this size, where nobody says so."""
+    return SIZES[nodes].pods if nodes in SIZES else nodes * PODS_PER_NODE
 
 
 # ---------------------------------------------------------------- what is printed
 
 
-def medians(rows: Sequence[results.Row]) -> dict[str, results.Row]:
-    """Take the medians of each system."""
-    return TABLE.medians_by(lambda row: str(row["system"]), rows)
+class Kind(NamedTuple):
+    """A size of cluster, and the system that filled it."""
+
+    nodes: int
+    system: str
+
+
+Medians = Mapping[Kind, results.Row]
+
+
+def medians(rows: Sequence[results.Row]) -> Medians:
+    """Take the medians of each system at each size."""
+    return TABLE.medians_by(lambda row: Kind(row["nodes"], row["system"]), rows)
+
+
+def title(kind: Kind) -> str:
+    """Name the rows of one kind."""
+    return f"{kind.nodes:,} nodes: {systems.ALL[kind.system].title}"
+
+
+def promises(found: Medians) -> Iterator[results.Promise]:
+    """Judge what is promised, as far as it was measured."""
+    for nodes, bounds in SIZES.items():
+        for rival, least in ((STOCK, bounds.of_stock), (FENCED, bounds.of_fenced)):
+            if (ratio := against(found, nodes, rival, "pods_per_s")) is not None:
+                sentence = f"{nodes:,} nodes: at least {least:g} times the pods/s of {rival} ({ratio:.2f})"
+                yield results.Promise(sentence, ratio >= least)
+        if (ratio := against(found, nodes, STOCK, "rss_mib")) is not None:
+            yield results.Promise(
+                f"{nodes:,} nodes: at most the memory of {STOCK} ({ratio:.2f} of it)", ratio <= 1
+            )
+    few, many = (found.get(Kind(nodes, BERTH)) for nodes in (SMALL, LARGE))
+    if few and many:
+        ratio = many["cpu_ms_per_pod"] / few["cpu_ms_per_pod"]
+        sentence = f"a pod takes at most {COST_RATIO:g} times the CPU at {LARGE:,} nodes of that at {SMALL:,}"
+        yield results.Promise(f"{sentence} ({ratio:.2f})", ratio <= COST_RATIO)
+
+
+def against(found: Medians, nodes: int, rival: str, figure: str) -> float | None:
+    """Return one figure of Berth as a part of a rival's; None if one of them took no part."""
+    ours, theirs = found.get(Kind(nodes, BERTH)), found.get(Kind(nodes, rival))
+    return ours[figure] / theirs[figure] if ours and theirs else None
 
 
 def report(rows: Sequence[results.Row]) -> str:
-    """Write the table of medians, and how Berth compares."""
+    """Write the table of medians, how Berth compares, and which promises were kept."""
     found = medians(rows)
     lines = ["", TABLE.heads("median of the runs")]
-    lines += [TABLE.line(systems.ALL[name].title, figures) for name, figures in found.items()]
-    lines += [""]
-    for other in ("kube-scheduler", "bare-fenced", "bare"):
-        if other in found and "berth" in found:
-            speed, cost = (
-                found["berth"][key] / found[other][key] for key in ("pods_per_s", "cpu_ms_per_pod")
-            )
-            lines.append(
-                f"Berth against {other}: {speed:.2f} of its pods/s, {cost:.2f} of its CPU for each pod"
-            )
-    return "\n".join(lines)
+    lines += [TABLE.line(title(kind), figures) for kind, figures in found.items()]
+    return "\n".join([*lines, "", *comparisons(found), "", *map(str, promises(found))])
 
 
-def add_sizes(parser: argparse.ArgumentParser) -> None:
-    """Let a command line say how large the cluster and the crowd are."""
-    parser.add_argument("--nodes", type=int, default=1000, help="nodes with eight cards each")
-    parser.add_argument("--pods", type=int, default=4000, help="waiting pods")
-    parser.add_argument(
-        "--warm-up", type=int, default=200, help="pods of the run before, which is not counted"
-    )
+def comparisons(found: Medians) -> Iterator[str]:
+    """Yield a sentence for each rival at each size."""
+    for (nodes, rival), theirs in found.items():
+        ours = found.get(Kind(nodes, BERTH))
+        if ours and rival != BERTH:
+            speed, cost = (ours[figure] / theirs[figure] for figure in ("pods_per_s", "cpu_ms_per_pod"))
+            yield f"{nodes:,} nodes, Berth beside {rival}: {speed:.2f} of its pods/s, {cost:.2f} of its CPU"
+
+
+def draw(found: Medians) -> None:
+    """Draw a chart of each figure at each size."""
+    for nodes in dict.fromkeys(kind.nodes for kind in found):
+        for key, name, unit in PLOTS:
+            figures = {
+                systems.ALL[kind.system].title: row[key] for kind, row in found.items() if kind.nodes == nodes
+            }
+            plots.write(
+                f"fill-{nodes}-{key.replace('_', '-')}.svg", f"{name}, {nodes:,} nodes", unit, figures
+            )
 
 
 def main() -> int:
-    """Run, print and write the results."""
+    """Run, print and write the results; 1 where a promise was not kept."""
     parser = argparse.ArgumentParser(prog="make bench SCENARIO=fill", description=__doc__)
-    parser.add_argument("--runs", type=int, default=3, help="runs of each system")
-    add_sizes(parser)
+    parser.add_argument("--runs", type=int, default=3, help="runs of each system at each size")
+    parser.add_argument(
+        "--nodes", type=int, nargs="+", default=[SMALL], help="sizes of cluster, of eight cards each node"
+    )
+    default = ", ".join(f"{bounds.pods:,} for {nodes:,} nodes" for nodes, bounds in SIZES.items())
+    parser.add_argument(
+        "--pods", type=int, help=f"waiting pods; by default {default}, {PODS_PER_NODE} a node for others"
+    )
+    add_warm_up(parser)
     parser.add_argument("--systems", nargs="+", choices=systems.ALL, default=list(systems.ALL))
+    scenario.add_env_delivery(parser)
     parser.add_argument("--profile", type=Path, help="write a cProfile of our operator's last run there")
     chosen = parser.parse_args()
     rows = scenario.finish(compare(chosen))
     print(report(rows))
     results.write(RESULT, rows)
-    found = {systems.ALL[name].title: figures for name, figures in medians(rows).items()}
-    for key, title, unit in PLOTS:
-        figures = {name: row[key] for name, row in found.items()}
-        plots.write(f"fill-{key.replace('_', '-')}.svg", title, unit, figures)
-    return 0
+    draw(medians(rows))
+    return results.exit_code(promises(medians(rows)))
+
+
+def add_warm_up(parser: argparse.ArgumentParser) -> None:
+    """Let a command line say how large the run is that comes before those that are measured."""
+    parser.add_argument(
+        "--warm-up", type=int, default=200, help="pods of the run before, which is not counted"
+    )
 
 
 if __name__ == "__main__":

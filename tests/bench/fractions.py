@@ -67,7 +67,9 @@ def main() -> int:
     """Run, print and write the results."""
     parser = argparse.ArgumentParser(prog="make bench SCENARIO=fractions", description=__doc__)
     parser.add_argument("--runs", type=int, default=3, help="runs of each size")
-    fill.add_sizes(parser)
+    parser.add_argument("--nodes", type=int, default=1000, help="nodes with eight cards each")
+    parser.add_argument("--pods", type=int, default=4000, help="waiting pods")
+    fill.add_warm_up(parser)
     parser.add_argument(
         "--percents", type=int, nargs="+", default=list(PERCENTS), help="of a card that each pod asks for"
     )

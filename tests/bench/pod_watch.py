@@ -25,6 +25,10 @@ class Card(NamedTuple):
     node: str
     minor: int
 
+    def __str__(self) -> str:
+        """Name it in a sentence."""
+        return f"card {self.minor} of {self.node}"
+
 
 class PodName(NamedTuple):
     """One pod, by its name."""
@@ -32,12 +36,18 @@ class PodName(NamedTuple):
     namespace: str
     name: str
 
+    def __str__(self) -> str:
+        """Name it in a sentence."""
+        return f"{self.namespace}/{self.name}"
+
 
 class PodWatch:
     """What was seen of all pods so far."""
 
     def __init__(self) -> None:
         self.held: dict[PodName, Card] = {}
+        self.twice: list[str] = []  # A sentence for each card that was given out while it was held.
+        self._holders: dict[Card, PodName] = {}
         self.freed: dict[Card, tuple[PodName, float]] = {}
         self.taken: dict[PodName, float] = {}  # Seconds until the card of a pod that ended was another's.
         self.told: dict[PodName, float] = {}  # When a pod was seen to be told that it fits nowhere.
@@ -56,15 +66,18 @@ class PodWatch:
         card = self.held.pop(who, None)
         if card is not None:
             self.freed[card] = who, moment
+            self._holders.pop(card, None)
 
     def _bound(self, moment: float, who: PodName, pod: Thing) -> None:
         card = card_of(pod)
         if who in self.held or card is None:
             return
+        if card in self._holders:
+            self.twice.append(f"{card} of {self._holders[card]} was given to {who}")
         if card in self.freed:
             before, since = self.freed.pop(card)
             self.taken[before] = moment - since
-        self.held[who] = card
+        self.held[who], self._holders[card] = card, who
 
 
 def card_of(pod: Thing) -> Card | None:

@@ -17,7 +17,7 @@ TICK: Final = os.sysconf("SC_CLK_TCK")
 QUIET_SHARE: Final = 0.08  # Of one core, over one second: what a program that only waits may use.
 QUIET_BYTES: Final = 12 << 10  # Of the audit log in one second: ten lines or so.
 QUIET_LOOKS: Final = 2
-QUIET_PATIENCE: Final = 90.0
+QUIET_PATIENCE: Final = 300.0  # Ten thousand Events are posted within a minute.
 
 
 def processor_seconds(pid: int) -> float:
@@ -46,7 +46,9 @@ async def quiet(pid: int, log: Path) -> float:
     """Wait until a process only waits and hardly anything is written, and tell how long it has computed."""
     deadline = time.monotonic() + QUIET_PATIENCE
     calm, before = 0, look(pid, log)
-    while calm < QUIET_LOOKS and time.monotonic() < deadline:
+    while calm < QUIET_LOOKS:
+        if time.monotonic() > deadline:
+            raise SystemExit(f"process {pid} was not quiet within {QUIET_PATIENCE:g} s")
         await asyncio.sleep(1)
         after = look(pid, log)
         still = after[0] - before[0] < QUIET_SHARE and after[1] - before[1] < QUIET_BYTES

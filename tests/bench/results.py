@@ -1,11 +1,14 @@
 """Where benchmarks write down what they found, and the tables that they print."""
 
+import datetime as dt
 import json
+import os
 import statistics
+import subprocess
 import sys
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 FOLDER: Final = ROOT / "build" / "bench"
@@ -44,9 +47,42 @@ class Table:
         return {kind: self.medians(mine) for kind, mine in kinds.items()}
 
 
+class Promise(NamedTuple):
+    """What is promised of the figures, and whether they keep it."""
+
+    sentence: str
+    kept: bool
+
+    def __str__(self) -> str:
+        """Write it as a line of a report."""
+        return f"{self.sentence}: {'held' if self.kept else 'NOT HELD'}"
+
+
+def exit_code(promises: Iterable[Promise]) -> int:
+    """Return how a program ends that has judged these."""
+    return 0 if all(one.kept for one in promises) else 1
+
+
 def write(name: str, found: Sequence[Row] | Row) -> None:
     """Write what was found: one flat record, or a list of them."""
-    write_text(name, json.dumps(found, indent=1) + "\n")
+    write_text(name, json.dumps(dated(found), indent=1) + "\n")
+
+
+def dated(found: Sequence[Row] | Row) -> Row:
+    """Return what was found, and of which commit that is, when and by which arguments it was found."""
+    measured = {
+        "commit": commit(),
+        "date": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+        "cores": os.cpu_count(),
+        "arguments": sys.argv[1:],
+    }
+    return {"measured": measured, "found": found}
+
+
+def commit() -> str:
+    """Return which commit lies here, and whether files were changed since; empty where git does not know."""
+    words = ("git", "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty")
+    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def write_text(name: str, text: str) -> None:

@@ -4,6 +4,7 @@ How they tell where they are, get their cluster, and end on Ctrl-C. What is meas
 their own.
 """
 
+import argparse
 import asyncio
 import contextlib
 import sys
@@ -31,6 +32,16 @@ async def furnished(nodes: int, *, env_delivered: bool = True) -> AsyncIterator[
         async with bench_cluster.BenchCluster(testbed, tell=tell) as place:
             await place.furnish(nodes, env_delivered=env_delivered)
             yield place
+
+
+def add_env_delivery(parser: argparse.ArgumentParser) -> None:
+    """Let a command line leave out the policy that writes the environment of our pods."""
+    parser.add_argument(
+        "--env-delivery",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="have the API server write the environment of our pods",
+    )
 
 
 def finish(work: Coroutine[Any, Any, T]) -> T:

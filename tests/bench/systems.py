@@ -112,7 +112,15 @@ ALL: Final = {
             start=stock,
             scheduler="default-scheduler",
         ),
-        System("bare-fenced", "only posting Bindings, fenced", BERTH, policed=True, start=fenced),
+        # Its pods are Berth's, for the server writes an environment into these.
+        System(
+            "bare-fenced",
+            "only posting Bindings, fenced",
+            BERTH,
+            policed=True,
+            start=fenced,
+            scheduler=names.SCHEDULER_NAME,
+        ),
         System(
             "berth",
             "Berth, cards chosen, fenced",

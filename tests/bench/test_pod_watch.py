@@ -39,6 +39,18 @@ def test_a_card_is_timed_from_its_pods_end_to_the_next_bind(change: str, phase: 
     seen.saw(13.0, "MODIFIED", pod("new", minor=3, phase="Running"))
 
     assert seen.taken == {pod_watch.PodName("here", "old"): 2.0}
+    assert not seen.twice
+
+
+def test_a_card_that_is_given_while_somebody_has_it_is_noticed() -> None:
+    """It is named with both pods."""
+    seen = pod_watch.PodWatch()
+
+    seen.saw(0.0, "ADDED", pod("one", minor=3))
+    seen.saw(1.0, "MODIFIED", pod("one", minor=3, phase="Running"))
+    seen.saw(2.0, "MODIFIED", pod("two", minor=3))
+
+    assert seen.twice == ["card 3 of node-a of here/one was given to here/two"]
 
 
 def test_a_pod_is_told_when_it_first_says_that_it_fits_nowhere() -> None:

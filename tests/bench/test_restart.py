@@ -51,7 +51,7 @@ def test_each_bound_can_be_broken(nodes: int, change: dict[str, float], broken: 
     """A small cluster has a bound in seconds, a large one in reading and memory, any in failover."""
     replica = {"life": restart.STOOD_BY, "first_bind_s": change.get("replica_s", 6.0)}
 
-    assert sum(not kept for _, kept in restart.bounds([ROW | change, ROW | replica], nodes)) == broken
+    assert sum(not kept for _, kept in restart.promises([ROW | change, ROW | replica], nodes)) == broken
 
 
 def test_what_happens_beside_busy_loops_is_judged_by_the_lead_alone() -> None:
@@ -60,7 +60,7 @@ def test_what_happens_beside_busy_loops_is_judged_by_the_lead_alone() -> None:
     replica = {"life": restart.STOOD_BY, "first_bind_s": 6.0}
 
     crowd = [ROW, ROW | replica, ROW | slow, ROW | replica | slow]
-    assert [kept for _, kept in restart.bounds(crowd, 5000)] == [True, True, True, False]
+    assert [kept for _, kept in restart.promises(crowd, 5000)] == [True, True, True, False]
 
 
 def test_figures_are_times_that_were_measured() -> None:
