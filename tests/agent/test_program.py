@@ -16,7 +16,7 @@ from agent import programs
 from berth_agent import __main__ as program
 from berth_agent import loop, node_view, settings, simulated
 from berth_crds.client import api, connection
-from support import kubeconfigs
+from support import kubeconfigs, thorough
 from testbed import ports, waiting
 
 AGENT = (sys.executable, "-m", "berth_agent")
@@ -57,13 +57,13 @@ def broken(tmp_path: Path) -> Path:
         pytest.param(
             [*ONE_NODE, "--kubeconfig", "/nonexistent"], "/nonexistent does not exist", id="no kubeconfig"
         ),
-        pytest.param(
+        thorough.case(
             ["--node", "n1", "--kubeconfig", "/nonexistent"],
             "/nonexistent does not exist",
             id="real cards, no kubeconfig",
         ),
-        pytest.param([*ONE_NODE, "--kubeconfig", "BROKEN"], "is not YAML", id="broken kubeconfig"),
-        pytest.param([*ONE_NODE], "/nonexistent/.kube/config does not exist", id="nothing to connect to"),
+        thorough.case([*ONE_NODE, "--kubeconfig", "BROKEN"], "is not YAML", id="broken kubeconfig"),
+        thorough.case([*ONE_NODE], "/nonexistent/.kube/config does not exist", id="nothing to connect to"),
     ],
 )
 def test_what_cannot_be_used_is_one_line(arguments: list[str], sentence: str, broken: Path) -> None:

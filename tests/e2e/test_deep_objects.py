@@ -29,6 +29,7 @@ async def deepen(stage: Stage, resource: resources.Resource, name: str, namespac
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 async def test_deep_objects_change_nothing(stage: Stage) -> None:
     """Pods are bound and nodes are ready as before, also by an operator and an agent that start anew."""
     agent = await stage.nodes(n1="2xT4", n2="2xT4")

@@ -216,7 +216,7 @@ async def test_stock_pods_and_shares_never_meet_on_a_card(stage: Stage, worker: 
     ("strategy", "more"),
     [
         ("envvar", ()),
-        ("cdi-cri", ()),
+        thorough.case("cdi-cri", ()),
         thorough.case("envvar", ("--device-id-strategy", "index")),
         thorough.case("volume-mounts", ()),
         thorough.case("cdi-annotations", ()),

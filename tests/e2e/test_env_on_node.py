@@ -53,6 +53,7 @@ async def test_each_container_sees_the_cards_of_its_annotation_and_no_others(
     assert Inside(stage, worker, ("stranger", "main")).minors() == list(range(MOST_CARDS))
 
 
+@pytest.mark.thorough
 async def test_the_webhook_does_the_same(stage: Stage, worker: workers.Worker) -> None:
     """For servers that have no such policies."""
     scheduler = webhooks.SCHEDULER
@@ -66,6 +67,7 @@ async def test_the_webhook_does_the_same(stage: Stage, worker: workers.Worker) -
         await assert_as_decided(stage, worker, minors(worker))
 
 
+@pytest.mark.thorough
 async def test_of_several_models_the_one_that_was_asked_for_is_seen(
     stage: Stage, nvidia_worker: workers.Worker
 ) -> None:
@@ -109,6 +111,7 @@ async def run(stage: Stage, *pods: Thing) -> None:
     await until_running(stage, *(each["metadata"]["name"] for each in pods))
 
 
+@pytest.mark.thorough
 async def test_the_first_pod_of_the_readme_sees_its_two_cards(stage: Stage, worker: workers.Worker) -> None:
     """Unchanged but for its image, which no registry of ours has."""
     stage.operator()

@@ -87,6 +87,7 @@ async def test_a_pod_that_says_nothing_but_its_scheduler_sees_its_cards(
     assert len(given) == len(set(given)) == 3 and set(given) <= machine
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("plugin")
 async def test_pod_runs_with_the_card_that_it_was_given(stage: Stage, worker: workers.Worker) -> None:
     """Bound with its card, started by the kubelet, told its card, verified by the agent; then freed."""

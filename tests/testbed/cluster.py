@@ -14,6 +14,7 @@ import contextlib
 import dataclasses
 import functools
 import http.client
+import itertools
 import json
 import os
 import secrets
@@ -222,10 +223,7 @@ class Cluster:
         self._api.send("DELETE", path, {})
 
     def objection(self, path: str, body: dict[str, Any], account: str = "") -> str:
-        """Return what the server says against creating an object, which is not kept; empty if nothing.
-
-        It is asked for the administrator, or for an account that is given every right for this.
-        """
+        """Return what the server says against an object, of an account with every right; empty if nothing."""
         acting = {"Impersonate-User": account, "Impersonate-Group": "system:masters"} if account else {}
         try:
             self._api.send("POST", f"{path}?dryRun=All", body, acting)
@@ -239,10 +237,13 @@ class Cluster:
 
     def apply(self, *sources: Path | str) -> None:
         """Apply files or directories (given as paths) and YAML (given as text), in this order."""
-        for source in sources:
-            where, stdin = (str(source), None) if isinstance(source, Path) else ("-", source)
-            # Server-side: for a big CRD, what the client would remember is more than an annotation may hold.
-            self.kubectl("apply", "--server-side", "--force-conflicts", "-f", where, stdin=stdin)
+        # Server-side: for a big CRD, what the client would remember is more than an annotation may hold.
+        apply = functools.partial(self.kubectl, "apply", "--server-side", "--force-conflicts")
+        for are_paths, some in itertools.groupby(sources, key=lambda source: isinstance(source, Path)):
+            if are_paths:
+                apply(*(f"--filename={path}" for path in some))
+            else:
+                apply("--filename=-", stdin="\n---\n".join(map(str, some)))
 
     def namespace(self, prefix: str = "test") -> str:
         """Create a fresh namespace, ready for pods."""

@@ -21,6 +21,7 @@ def test_cluster_answers(cluster: clusters.Cluster, request: pytest.FixtureReque
 
 
 @pytest.mark.cluster
+@pytest.mark.thorough
 def test_crashed_server_comes_back_and_expired_history_is_gone() -> None:
     """A cluster outlives the thread that started it, and its crashed server knows what it knew.
 

@@ -26,6 +26,7 @@ def cgroups(name: str) -> list[Path]:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.skipif(bool(workers.obstacle()), reason=workers.obstacle())
 def test_pod_runs_and_nothing_is_left(cluster: clusters.Cluster, namespace: str) -> None:
     """Its pods are processes of this machine; with it they go, and so do their cgroups and mounts."""
