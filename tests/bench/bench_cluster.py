@@ -161,10 +161,13 @@ class BenchCluster:
     async def fill(self, count: int, *, scheduler: str, cards: int = 1, percent: int = WHOLE) -> str:
         """Make a namespace with waiting pods of one card each, or of more, or of a part."""
         namespace = self.cluster.namespace("fill")
-        path = f"/api/v1/namespaces/{namespace}/pods"
-        pods = (pod(at, scheduler, cards=cards, percent=percent) for at in range(count))
-        await self.each(self.send("POST", path, one) for one in pods)
+        await self.make(namespace, (pod(at, scheduler, cards=cards, percent=percent) for at in range(count)))
         return namespace
+
+    async def make(self, namespace: str, pods: Iterable[Thing]) -> None:
+        """Make pods."""
+        path = f"/api/v1/namespaces/{namespace}/pods"
+        await self.each(self.send("POST", path, one) for one in pods)
 
     async def record(self) -> None:
         """Make the GpuPod of each bound pod, as the agent of its node does, but without a status."""

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from bench import (
     bench_cluster,
+    claimed_cards,
     double_binds,
     operator_runs,
     plots,
@@ -27,6 +28,7 @@ from testbed import processes
 
 RESULT: Final = "fill.json"
 BERTH, STOCK, FENCED = "berth", "kube-scheduler", "bare-fenced"
+CONTESTANTS: Final = (STOCK, FENCED, BERTH)  # The others are slow, or say little; `--systems` names them.
 TABLE: Final = results.Table(
     44,
     ("pods/s", "pods_per_s", "{:8.0f}"),
@@ -73,7 +75,7 @@ class Bench:
         """Let one system fill the cluster once, with pods of one card each or of a part of one."""
         count = pods or self._pods
         await self._place.police(wanted=system.policed)
-        namespace = await self._place.fill(count, scheduler=system.scheduler, percent=percent)
+        namespace = await self._waiting(system, count, percent)
         sighting, log = bench_cluster.Sighting(), self._place.log.stat().st_size
         watching = asyncio.create_task(self._place.watch(namespace, count, sighting))
         await asyncio.sleep(1)  # The server is done with what making the pods left behind.
@@ -82,7 +84,7 @@ class Bench:
             row = await self._measure(program, watching, sighting, count)
             written = await double_binds.require_none(self._place, start=log)
             writes, events, others = process_costs.writes(written, user=system.user, namespace=namespace)
-            await self._place.clear(namespace)
+            await self._clear(system, namespace)
             # Berth takes note in its Devices; the next run shall not have to.
             await process_costs.quiet(program.process.pid, self._place.log)
         finally:
@@ -100,6 +102,24 @@ class Bench:
             "events_per_pod": events / count,
             "other_writes_per_pod": others / count,
         }
+
+    async def _waiting(self, system: systems.System, count: int, percent: int) -> str:
+        """Make the pods, and what they claim; return their namespace."""
+        place = self._place
+        if not system.by_claims:
+            return await place.fill(count, scheduler=system.scheduler, percent=percent)
+        namespace = place.cluster.namespace("fill")
+        await claimed_cards.publish(place)
+        await claimed_cards.claim(place, namespace, count)
+        await place.make(namespace, (claimed_cards.pod(at, system.scheduler) for at in range(count)))
+        return namespace
+
+    async def _clear(self, system: systems.System, namespace: str) -> None:
+        """Remove what `_waiting` has made."""
+        await self._place.clear(namespace)
+        if system.by_claims:
+            await claimed_cards.release(self._place, namespace)
+            await claimed_cards.withdraw(self._place)
 
     async def _measure(
         self,
@@ -235,7 +255,7 @@ def main() -> int:
         "--pods", type=int, help=f"waiting pods; by default {default}, {PODS_PER_NODE} a node for others"
     )
     add_warm_up(parser)
-    parser.add_argument("--systems", nargs="+", choices=systems.ALL, default=list(systems.ALL))
+    parser.add_argument("--systems", nargs="+", choices=systems.ALL, default=CONTESTANTS)
     scenario.add_env_delivery(parser)
     parser.add_argument("--profile", type=Path, help="write a cProfile of our operator's last run there")
     chosen = parser.parse_args()

@@ -34,6 +34,7 @@ class System:
     policed: bool
     start: Start
     scheduler: str = "nobody"
+    by_claims: bool = False  # Its pods claim cards (Dynamic Resource Allocation), where others count them.
 
 
 def environment(cluster: clusters.Cluster) -> dict[str, str]:
@@ -111,6 +112,15 @@ ALL: Final = {
             policed=False,
             start=stock,
             scheduler="default-scheduler",
+        ),
+        System(
+            "kube-scheduler-dra",
+            "kube-scheduler, cards claimed",
+            STOCK_USER,
+            policed=False,
+            start=stock,
+            scheduler="default-scheduler",
+            by_claims=True,
         ),
         # Its pods are Berth's, for the server writes an environment into these.
         System(
