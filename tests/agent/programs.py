@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from testbed import processes
+
 END_SECONDS: Final = 120.0  # On the slowest machine: what holds an agent up in these tests never ends.
 
 
@@ -18,7 +20,8 @@ async def running(
 ) -> AsyncIterator[subprocess.Popen[bytes]]:
     """Run a program beside the block; it does not outlive it."""
     with log.open("wb") as stderr:
-        agent = subprocess.Popen(command, stderr=stderr, env=os.environ | (env or {}))  # noqa: ASYNC220  only started here
+        variables = {**os.environ, **processes.OF_OURS, **(env or {})}
+        agent = subprocess.Popen(command, stderr=stderr, env=variables)  # noqa: ASYNC220  only started here
         try:
             yield agent
         finally:

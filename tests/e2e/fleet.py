@@ -132,7 +132,7 @@ class Fleet:
             name,
             [sys.executable, "-m", module, "--kubeconfig", kubeconfig, *words],
             log=self.cluster.directory / f"{name}.log",
-            env={**os.environ, "PYTHONUNBUFFERED": "1", **(env or {})},
+            env={**os.environ, **processes.OF_OURS, "PYTHONUNBUFFERED": "1", **(env or {})},
         )
         self.programs = [one for one in self.programs if one.alive()] + [program]
         return program

@@ -20,11 +20,16 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent import futures
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 # Runs between fork and exec, as a program of its own: a Python function in that place (`preexec_fn`) may
 # deadlock where there are threads, and a program in Python takes a tenth of a second. The shell is for an
 # owner that died before `setpriv` took effect.
 DEATH_PACT = ("--pdeathsig", "KILL", "/bin/sh", "-c", '[ "$PPID" = "$0" ] && exec "$@"')
+
+# The environment of programs of ours: aiohttp would read the certificates of all the world, which takes a
+# tenth of a second, and they talk to servers of tests alone.
+OF_OURS: Final = {"SSL_CERT_FILE": os.devnull}
 
 # Writers may still be dying while the tree is removed, and a file made in between makes rmdir fail: hence
 # the retries. Cgroups named after the directory are those of an enclosure whose owner had no time to
