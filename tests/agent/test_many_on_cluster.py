@@ -32,7 +32,7 @@ CARDS = 8
 START_SECONDS = 240.0
 INTERVAL = 5.0
 SHORTEST_INTERVAL = 0.9 * INTERVAL  # Agents spread over this much.
-WATCHED_SECONDS = 10.0
+WATCHED_SECONDS = 15.0
 LOAD_SECONDS = 0.5  # From one change of all loads to the next.
 # Of each agent while it is watched: it began at least so long after the one before.
 MOST_RENEWALS = int(WATCHED_SECONDS / SHORTEST_INTERVAL) + 1

@@ -62,7 +62,7 @@ def broken(tmp_path: Path) -> Path:
             "/nonexistent does not exist",
             id="real cards, no kubeconfig",
         ),
-        thorough.case([*ONE_NODE, "--kubeconfig", "BROKEN"], "is not YAML", id="broken kubeconfig"),
+        pytest.param([*ONE_NODE, "--kubeconfig", "BROKEN"], "is not YAML", id="broken kubeconfig"),
         thorough.case([*ONE_NODE], "/nonexistent/.kube/config does not exist", id="nothing to connect to"),
     ],
 )

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from bench import bench_cluster, plots, process_costs, results, scenario, systems
+from bench import bench_cluster, given_twice, plots, process_costs, results, scenario, systems
 from berth_agent import flag_table
 from berth_crds import names
 from berth_crds.client import lease, resources
@@ -137,6 +137,7 @@ class Bench:
         await waiting.eventually(recorded, what="the GpuPods", seconds=PATIENCE_SECONDS)
         await asyncio.sleep(self._interval)  # Some are written once more.
         rate = self._computed().rate_since(before, took := time.monotonic() - began)
+        await given_twice.require_none(self._place)
         await self._place.clear(namespace)
         await asyncio.sleep(self._interval)
         return 1000 * took * (rate.server + rate.etcd - idle.server - idle.etcd) / count

@@ -23,7 +23,7 @@ import numpy as np
 
 from bench import (
     bench_cluster,
-    double_binds,
+    given_twice,
     operator_runs,
     plots,
     pod_watch,
@@ -208,7 +208,7 @@ async def measure(chosen: argparse.Namespace) -> list[Answer]:
                 found: list[Answer] = []
                 for number in range(1, chosen.runs + 1):
                     found += await one_run(bench, chosen, number)
-                await double_binds.require_none(place, seen=seen.twice)
+                await given_twice.require_none(place, seen=seen.twice)
                 return found
         finally:
             program.stop(grace=10.0)

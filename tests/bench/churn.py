@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from bench import bench_cluster, double_binds, plots, pod_watch, process_costs, results, scenario, systems
+from bench import bench_cluster, given_twice, plots, pod_watch, process_costs, results, scenario, systems
 from testbed import processes
 
 RESULT: Final = "churn.json"
@@ -94,12 +94,13 @@ class Jobs:
 
     async def _watch(self) -> None:
         """See which jobs get a node, for as long as it is let."""
-        while True:
-            listed = await self._place.read(self._path, **bench_cluster.HAS_NODE)
-            for pod in listed["items"]:
-                self._saw(time.monotonic(), "ADDED", pod)
-            version = listed["metadata"]["resourceVersion"]
+        listed = await self._place.read(self._path, **bench_cluster.HAS_NODE)
+        for pod in listed["items"]:
+            self._saw(time.monotonic(), "ADDED", pod)
+        version = listed["metadata"]["resourceVersion"]
+        while True:  # A watch that the server ends is taken up where it ended.
             async for moment, change in self._place.news(self._path, version, **bench_cluster.HAS_NODE):
+                version = change["object"]["metadata"]["resourceVersion"]
                 self._saw(moment, change["type"], change["object"])
 
     def _saw(self, moment: float, change: str, pod: Thing) -> None:
@@ -139,7 +140,7 @@ class Bench:
     async def run(self, system: systems.System, number: int) -> results.Row:
         """Let jobs come and go, and one system bind them."""
         await self._place.police(wanted=system.policed)
-        namespace, log = self._place.cluster.namespace("churn"), self._place.log.stat().st_size
+        namespace = self._place.cluster.namespace("churn")
         cards = len(self._place.nodes) * bench_cluster.CARDS
         program = await system.start(self._place, namespace, None)
         try:
@@ -148,7 +149,7 @@ class Bench:
                 await jobs.begin(cards + CROWD)
                 await _until_full(program, jobs, cards)
                 row = await self._measured(program, jobs, cards)
-                await double_binds.require_none(self._place, start=log, seen=jobs.seen.twice)
+                await given_twice.require_none(self._place, seen=jobs.seen.twice)
                 group.create_task(_stop())
         except* _Over:
             pass

@@ -1,7 +1,7 @@
 """Cards as Dynamic Resource Allocation knows them: slices that list those of a node, and claims of pods.
 
-Nobody drives them, for no pod starts; kube-scheduler allocates all the same. Claims are made before
-their pods, as no controller makes them from a template here, and the same goes for taking them back.
+No driver is there, for no pod starts; kube-scheduler allocates all the same. Nor is a controller, which
+would make claims from a template and free them: they are made before their pods, and removed by hand.
 """
 
 from typing import Any, Final
@@ -10,16 +10,14 @@ from bench import bench_cluster
 
 GROUP: Final = "/apis/resource.k8s.io/v1"
 DRIVER: Final = "gpu.example.org"
-KEPT: Final = {"metadata": {"finalizers": None}}
+WITHOUT_FINALIZERS: Final = {"metadata": {"finalizers": None}}
 
 Thing = dict[str, Any]
 
 
 async def publish(place: bench_cluster.BenchCluster) -> None:
     """Make a slice for each node, and the class that pods claim from."""
-    selector = {"cel": {"expression": f"device.driver == '{DRIVER}'"}}
-    kind = {"metadata": {"name": DRIVER}, "spec": {"selectors": [selector]}}
-    await place.send("POST", f"{GROUP}/deviceclasses", kind)
+    await place.send("POST", f"{GROUP}/deviceclasses", device_class())
     await place.each(place.send("POST", f"{GROUP}/resourceslices", slice_of(node)) for node in place.nodes)
 
 
@@ -27,6 +25,12 @@ async def withdraw(place: bench_cluster.BenchCluster) -> None:
     """Remove them again."""
     await place.send("DELETE", f"{GROUP}/resourceslices", {})
     await place.send("DELETE", f"{GROUP}/deviceclasses/{DRIVER}", {})
+
+
+def device_class() -> Thing:
+    """Return the class of all these cards."""
+    selector = {"cel": {"expression": f"device.driver == '{DRIVER}'"}}
+    return {"metadata": {"name": DRIVER}, "spec": {"selectors": [selector]}}
 
 
 def slice_of(node: str) -> Thing:
@@ -39,11 +43,14 @@ def slice_of(node: str) -> Thing:
 
 async def claim(place: bench_cluster.BenchCluster, namespace: str, count: int) -> None:
     """Make so many claims of a card each, numbered as their pods."""
-    request = {"name": "gpu", "exactly": {"deviceClassName": DRIVER}}
-    spec = {"devices": {"requests": [request]}}
     path = f"{GROUP}/namespaces/{namespace}/resourceclaims"
-    claims = ({"metadata": {"name": f"claim-{at:05}"}, "spec": spec} for at in range(count))
-    await place.each(place.send("POST", path, one) for one in claims)
+    await place.each(place.send("POST", path, claim_of(at)) for at in range(count))
+
+
+def claim_of(at: int) -> Thing:
+    """Return the claim of one card that the pod of this number names."""
+    request = {"name": "gpu", "exactly": {"deviceClassName": DRIVER}}
+    return {"metadata": {"name": f"claim-{at:05}"}, "spec": {"devices": {"requests": [request]}}}
 
 
 async def release(place: bench_cluster.BenchCluster, namespace: str) -> None:
@@ -52,7 +59,8 @@ async def release(place: bench_cluster.BenchCluster, namespace: str) -> None:
     names = [one["metadata"]["name"] for one in (await place.read(path))["items"]]
     # kube-scheduler has them kept until a controller frees their cards.
     await place.each(
-        place.send("PATCH", f"{path}/{name}", KEPT, headers=bench_cluster.MERGE) for name in names
+        place.send("PATCH", f"{path}/{name}", WITHOUT_FINALIZERS, headers=bench_cluster.MERGE)
+        for name in names
     )
     await place.send("DELETE", path, {})
 

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from bench import (
     bench_cluster,
     claimed_cards,
-    double_binds,
+    given_twice,
     operator_runs,
     plots,
     process_costs,
@@ -24,9 +24,10 @@ from bench import (
     scenario,
     systems,
 )
-from testbed import processes
+from testbed import audit, processes
 
 RESULT: Final = "fill.json"
+LOG_SECONDS: Final = 1.0  # The server writes a line of the audit log just after its answer.
 BERTH, STOCK, FENCED = "berth", "kube-scheduler", "bare-fenced"
 CONTESTANTS: Final = (STOCK, FENCED, BERTH)  # The others are slow, or say little; `--systems` names them.
 TABLE: Final = results.Table(
@@ -45,14 +46,14 @@ class Bounds(NamedTuple):
     """What is promised of a cluster of one size, and how many pods fill it."""
 
     pods: int
-    of_stock: float  # Its pods a second.
+    of_stock: float  # How many times its pods a second.
     of_fenced: float
 
 
 SIZES: Final = {1_000: Bounds(4_000, 3.0, 0.85), 5_000: Bounds(10_000, 2.5, 0.8)}
 PODS_PER_NODE: Final = 4  # Of any other size.
 SMALL, LARGE = SIZES
-COST_RATIO: Final = 1.2  # Of the processor time for each pod in the large one to that in the small one.
+COST_RATIO: Final = 1.2  # How many times the processor time of a pod in the small one it takes in the large.
 PLOTS: Final = (
     ("pods_per_s", "Pods bound", "a second"),
     ("cpu_ms_per_pod", "Processor time for each pod", "ms"),
@@ -82,8 +83,10 @@ class Bench:
         program = await system.start(self._place, namespace, self._profile if number else None)
         try:
             row = await self._measure(program, watching, sighting, count)
-            written = await double_binds.require_none(self._place, start=log)
+            await asyncio.sleep(LOG_SECONDS)
+            written = audit.read(self._place.log, start=log)
             writes, events, others = process_costs.writes(written, user=system.user, namespace=namespace)
+            await given_twice.require_none(self._place)
             await self._clear(system, namespace)
             # Berth takes note in its Devices; the next run shall not have to.
             await process_costs.quiet(program.process.pid, self._place.log)
@@ -171,9 +174,10 @@ def pods_for(nodes: int) -> int:
 
 
 class Kind(NamedTuple):
-    """A size of cluster, and the system that filled it."""
+    """A size of cluster, with how many pods it was filled, and the system that did so."""
 
     nodes: int
+    pods: int
     system: str
 
 
@@ -182,7 +186,7 @@ Medians = Mapping[Kind, results.Row]
 
 def medians(rows: Sequence[results.Row]) -> Medians:
     """Take the medians of each system at each size."""
-    return TABLE.medians_by(lambda row: Kind(row["nodes"], row["system"]), rows)
+    return TABLE.medians_by(lambda row: Kind(row["nodes"], row["pods"], row["system"]), rows)
 
 
 def title(kind: Kind) -> str:
@@ -194,23 +198,22 @@ def promises(found: Medians) -> Iterator[results.Promise]:
     """Judge what is promised, as far as it was measured."""
     for nodes, bounds in SIZES.items():
         for rival, least in ((STOCK, bounds.of_stock), (FENCED, bounds.of_fenced)):
-            if (ratio := against(found, nodes, rival, "pods_per_s")) is not None:
-                sentence = f"{nodes:,} nodes: at least {least:g} times the pods/s of {rival} ({ratio:.2f})"
+            if ratio := beside(found, Kind(nodes, bounds.pods, rival), "pods_per_s"):
+                sentence = f"{nodes:,} nodes: at least {least:g} times the pods/s of {rival} ({ratio:.3f})"
                 yield results.Promise(sentence, ratio >= least)
-        if (ratio := against(found, nodes, STOCK, "rss_mib")) is not None:
-            yield results.Promise(
-                f"{nodes:,} nodes: at most the memory of {STOCK} ({ratio:.2f} of it)", ratio <= 1
-            )
-    few, many = (found.get(Kind(nodes, BERTH)) for nodes in (SMALL, LARGE))
+        if ratio := beside(found, Kind(nodes, bounds.pods, STOCK), "rss_mib"):
+            sentence = f"{nodes:,} nodes: at most the memory of {STOCK} ({ratio:.3f} of it)"
+            yield results.Promise(sentence, ratio <= 1)
+    few, many = (found.get(Kind(nodes, SIZES[nodes].pods, BERTH)) for nodes in (SMALL, LARGE))
     if few and many:
         ratio = many["cpu_ms_per_pod"] / few["cpu_ms_per_pod"]
-        sentence = f"a pod takes at most {COST_RATIO:g} times the CPU at {LARGE:,} nodes of that at {SMALL:,}"
-        yield results.Promise(f"{sentence} ({ratio:.2f})", ratio <= COST_RATIO)
+        sentence = f"a pod takes at most {COST_RATIO:g} times as much CPU at {LARGE:,} nodes as at {SMALL:,}"
+        yield results.Promise(f"{sentence} ({ratio:.3f})", ratio <= COST_RATIO)
 
 
-def against(found: Medians, nodes: int, rival: str, figure: str) -> float | None:
+def beside(found: Medians, rival: Kind, figure: str) -> float | None:
     """Return one figure of Berth as a part of a rival's; None if one of them took no part."""
-    ours, theirs = found.get(Kind(nodes, BERTH)), found.get(Kind(nodes, rival))
+    ours, theirs = found.get(rival._replace(system=BERTH)), found.get(rival)
     return ours[figure] / theirs[figure] if ours and theirs else None
 
 
@@ -224,20 +227,19 @@ def report(rows: Sequence[results.Row]) -> str:
 
 def comparisons(found: Medians) -> Iterator[str]:
     """Yield a sentence for each rival at each size."""
-    for (nodes, rival), theirs in found.items():
-        ours = found.get(Kind(nodes, BERTH))
-        if ours and rival != BERTH:
-            speed, cost = (ours[figure] / theirs[figure] for figure in ("pods_per_s", "cpu_ms_per_pod"))
-            yield f"{nodes:,} nodes, Berth beside {rival}: {speed:.2f} of its pods/s, {cost:.2f} of its CPU"
+    for kind in found:
+        speed, cost = (beside(found, kind, figure) for figure in ("pods_per_s", "cpu_ms_per_pod"))
+        if speed and cost and kind.system != BERTH:
+            text = f"{speed:.2f} of its pods/s, {cost:.2f} of its CPU for each pod"
+            yield f"{kind.nodes:,} nodes, Berth beside {kind.system}: {text}"
 
 
 def draw(found: Medians) -> None:
     """Draw a chart of each figure at each size."""
     for nodes in dict.fromkeys(kind.nodes for kind in found):
+        rows = {systems.ALL[kind.system].title: row for kind, row in found.items() if kind.nodes == nodes}
         for key, name, unit in PLOTS:
-            figures = {
-                systems.ALL[kind.system].title: row[key] for kind, row in found.items() if kind.nodes == nodes
-            }
+            figures = {system: row[key] for system, row in rows.items()}
             plots.write(
                 f"fill-{nodes}-{key.replace('_', '-')}.svg", f"{name}, {nodes:,} nodes", unit, figures
             )

@@ -38,7 +38,7 @@ from berth_operator.scheduling.strategies import registry as strategies
 PLACES: Final = (results.ROOT / "build" / "openb", results.ROOT.parent / "shared" / "data" / "openb")
 TRACES: Final = ("default", "cpu100", "gpushare40", "gpuspec20", "multigpu20")
 CPU_HEAVY: Final = "cpu250"  # The default trace, with its pods without GPU two and a half times as many.
-ABOVE_RIVAL: Final = 0.3  # Percent of all GPU, by which the fragmentation strategy is above it there.
+ABOVE_RIVAL: Final = 0.3  # Points by which the fragmentation strategy is above it there.
 OURS: Final = tuple(map(str, Strategy))
 RIVALS: Final = ("default", CPU_HEAVY)  # On these the rival is replayed as well, which takes longer.
 ARRIVALS: Final = 1.3  # of all GPU
@@ -221,7 +221,7 @@ def main() -> int:
 
 
 def promises(rows: Sequence[results.Row]) -> Iterator[results.Promise]:
-    """Judge what is promised of the default strategy, by the means of the seeds that were played."""
+    """Judge what is promised of that strategy, by the means of the seeds that were played."""
     given: dict[tuple[str, str], list[float]] = {}
     for row in rows:
         given.setdefault((row["trace"], row["strategy"]), []).append(row["allocated_percent"])

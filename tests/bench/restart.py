@@ -20,7 +20,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from bench import bench_cluster, double_binds, operator_runs, plots, process_costs, results, scenario, systems
+from bench import bench_cluster, given_twice, operator_runs, plots, process_costs, results, scenario, systems
 from berth_crds import names
 from berth_operator import settings
 from testbed import processes, waiting
@@ -167,7 +167,7 @@ async def measure(chosen: argparse.Namespace) -> list[results.Row]:
             ):
                 rows.append(await bench.run(life, number, loops=loops))
                 scenario.tell(f"run {number}: {TABLE.line(title(life, loops), rows[-1])}")
-            await double_binds.require_none(place)
+            await given_twice.require_none(place)
         finally:
             bench.close()
     return rows

@@ -82,7 +82,10 @@ def dated(found: Sequence[Row] | Row) -> Row:
 def commit() -> str:
     """Return which commit lies here, and whether files were changed since; empty where git does not know."""
     words = ("git", "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty")
-    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+    try:
+        return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+    except OSError:
+        return ""
 
 
 def write_text(name: str, text: str) -> None:

@@ -1,4 +1,4 @@
-"""Who is compared: Berth, the stock scheduler, and loops that only post Bindings.
+"""Who is compared: Berth, the stock scheduler with counted or claimed cards, and loops that only bind.
 
 Each is started when all pods wait already, and is somebody of its own, so that the audit
 log tells whose a write was. The stock scheduler runs without Berth's policies, for they

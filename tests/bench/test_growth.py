@@ -49,11 +49,12 @@ def test_every_figure_is_measured() -> None:
     assert row["bind_us"] == pytest.approx(sum(row[f"{part}_us"] for part in growth.PARTS))
 
 
-@pytest.mark.parametrize(("large", "ratio"), [(600.0, 1.2), (650.0, 1.3)])
-def test_a_bind_in_a_large_cluster_is_compared_with_one_in_a_small(large: float, ratio: float) -> None:
+@pytest.mark.parametrize(("large", "kept"), [(600.0, True), (605.0, False)])
+def test_a_bind_in_a_large_cluster_is_compared_with_one_in_a_small(large: float, *, kept: bool) -> None:
     """The bound is a ratio; without both sizes there is none."""
     small = {"nodes": 1_000, "pods": 0, "bind_us": 500.0}
     rows = [small, {"nodes": 5_000, "pods": 40_000, "bind_us": large}]
 
-    assert growth.growth(rows) == pytest.approx(ratio)
-    assert growth.growth([small]) is None
+    (promise,) = growth.promises(rows)
+    assert promise.kept is kept
+    assert not list(growth.promises([small]))

@@ -41,7 +41,7 @@ def test_pods_that_came_too_slowly_prove_nothing() -> None:
     slowest, came = stream.promises(stream.medians([row("berth", 200.0, 1.0, made=0.96)]))
 
     assert (slowest.kept, came.kept) == (True, False)
-    assert came.sentence == "200 a second: so many came, or at least 194 (192.0)"
+    assert came.sentence == "200 a second: at least 194 pods a second came (192.0)"
 
 
 def test_nothing_is_promised_of_other_rates() -> None:

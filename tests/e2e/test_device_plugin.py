@@ -215,8 +215,8 @@ async def test_stock_pods_and_shares_never_meet_on_a_card(stage: Stage, worker: 
 @pytest.mark.parametrize(
     ("strategy", "more"),
     [
-        ("envvar", ()),
-        thorough.case("cdi-cri", ()),
+        ("cdi-cri", ()),
+        thorough.case("envvar", ()),
         thorough.case("envvar", ("--device-id-strategy", "index")),
         thorough.case("volume-mounts", ()),
         thorough.case("cdi-annotations", ()),

@@ -68,7 +68,7 @@ def plugin(worker: workers.Worker) -> tuple[str, ...]:
     "way",
     [
         pytest.param(("--nri",), id="NRI"),
-        thorough.case(("--device-list-strategy", "cdi-cri"), id="the plugin by CDI"),
+        pytest.param(("--device-list-strategy", "cdi-cri"), id="the plugin by CDI"),
         thorough.case(("--pass-device-specs",), id="the plugin by device nodes"),
     ],
 )

@@ -299,9 +299,8 @@ async def test_a_lost_record_is_named_by_the_gpupod(life: churn.Churn, wired: Wi
 # ---------------------------------------------------------------- holds that are only assumed
 
 
-@pytest.mark.parametrize("gap", [relisted, thorough.case(forgotten)], ids=lambda gap: gap.__name__)
 async def test_an_assumed_place_is_confirmed_or_freed_after_a_gap(
-    gap: Trouble, life: churn.Churn, wired: Wired, admin: api.Api, berth: clusters.Cluster
+    life: churn.Churn, wired: Wired, admin: api.Api, berth: clusters.Cluster
 ) -> None:
     """Of places assumed before the connection was lost, the bound stay, those of deleted pods are free."""
     node = life.nodes[0]
@@ -317,6 +316,6 @@ async def test_an_assumed_place_is_confirmed_or_freed_after_a_gap(
             await life.client.delete("deleted", "recreated")
             await life.client.create(manifests.pod("recreated"))
 
-        await gap(wired, berth, meanwhile)
+        await forgotten(wired, berth, meanwhile)
 
         await ends_right(follower, admin)

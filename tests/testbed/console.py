@@ -10,10 +10,16 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
-from testbed import binaries, builder, cluster, processes, waiting
+from testbed import api, binaries, builder, cluster, processes, waiting
 
 INTERRUPTED: Final = 130  # 128 and the number of SIGINT, as shells tell it.
-TROUBLES: Final = (builder.Unavailable, processes.CannotStart, cluster.KubectlFailed, waiting.TimedOut)
+TROUBLES: Final = (
+    builder.Unavailable,
+    processes.CannotStart,
+    cluster.KubectlFailed,
+    api.ApiError,
+    waiting.TimedOut,
+)
 
 
 def exports(testbed: cluster.Cluster) -> str:
