@@ -2,11 +2,11 @@
 
 import asyncio
 import contextlib
-import json
 import re
 import urllib.parse
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Final
 
 import msgspec
 import pytest
@@ -37,15 +37,16 @@ async def test_requests_have_a_share_of_their_own(
     base: fleet.Fleet, account: str, path: str, level: str
 ) -> None:
     """The server says from which share it has served a request, whatever the answer was."""
-    found = base.cluster.kubectl("get", "prioritylevelconfigurations", level, "--output=json")
-    wanted = json.loads(found)["metadata"]["uid"]
-
+    wanted = base.cluster.read(f"{PRIORITY_LEVELS}/{level}")["metadata"]["uid"]
     kubeconfig = base.cluster.kubeconfig_for(names.SYSTEM_NAMESPACE, account)
 
     async def served() -> bool:
         return bool(await served_from(kubeconfig, path) == wanted)
 
     await waiting.eventually(served, what=f"requests to be served from {level}")
+
+
+PRIORITY_LEVELS: Final = "/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations"
 
 
 async def served_from(kubeconfig: Path, path: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from berth_crds import aliases, names
+from berth_crds.client import resources
 from e2e.inside import container, pod, until_running
 from e2e.stage import HARDWARE, Stage, cards_of
 from support.nvml import machine, presets
@@ -27,8 +28,7 @@ def policy(stage: Stage) -> Iterator[None]:
 
 def write(stage: Stage, **rules: str) -> None:
     """Change rules of the policy in force."""
-    change = json.dumps({"spec": rules})
-    stage.cluster.kubectl("patch", "placementpolicy", names.DEFAULT_POLICY, "--type=merge", "--patch", change)
+    stage.cluster.patch(resources.POLICIES.path(names.DEFAULT_POLICY), {"spec": rules})
 
 
 def lists(stage: Stage, node: str) -> dict[str, str]:

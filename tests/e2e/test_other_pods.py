@@ -33,7 +33,8 @@ async def labelled_nodes(stage: Stage, cards: int, **zones: str) -> list[str]:
     names = {f"{short}-{secrets.token_hex(3)}": zone for short, zone in zones.items()}
     await stage.ready_nodes(**dict.fromkeys(names, f"{cards}xT4"))
     for name, zone in names.items():
-        stage.cluster.kubectl("label", "node", name, f"{ZONE}={zone}", f"{HOST}={name}")
+        labels = {ZONE: zone, HOST: name}
+        stage.cluster.patch(f"/api/v1/nodes/{name}", {"metadata": {"labels": labels}})
     return list(names)
 
 

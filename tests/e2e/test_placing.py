@@ -114,7 +114,8 @@ async def test_a_label_of_the_node_chooses_its_configuration(stage: Stage, tmp_p
 
     await stage.until("two replicas", lambda: shared_as(2))
     for label in ("none-of-them", "many"):
-        stage.cluster.kubectl("label", "--overwrite", "node", node, f"{config_choice.LABEL}={label}")
+        labels = {config_choice.LABEL: label}
+        stage.cluster.patch(f"/api/v1/nodes/{node}", {"metadata": {"labels": labels}})
         agent.process.send_signal(signal.SIGHUP)
         if label == "many":
             await stage.until("eight replicas", lambda: shared_as(8))
