@@ -159,5 +159,5 @@ def test_the_exit_status_is_the_verdict(
     printed = capsys.readouterr()
     assert found == code
     assert said in (printed.err if code else printed.out)
-    assert json.loads((tmp_path / "fuzz.json").read_text())["seed"] == 7
+    assert json.loads((tmp_path / "fuzz.json").read_text())["found"]["seed"] == 7
     assert bool(list(tmp_path.glob("fuzz-7-*.yaml"))) == bool(code)
