@@ -185,7 +185,7 @@ Medians = Mapping[Kind, results.Row]
 
 
 def medians(rows: Sequence[results.Row]) -> Medians:
-    """Take the medians of each system at each size."""
+    """Return the medians of each system at each size."""
     return TABLE.medians_by(lambda row: Kind(row["nodes"], row["pods"], row["system"]), rows)
 
 
