@@ -106,6 +106,15 @@ async def forgotten(
     await wired.wire.accept()
 
 
+async def relisted(wired: Wired, _: clusters.Cluster, meanwhile: Callable[[], Awaitable[None]]) -> None:
+    """No connection for a while, and then everything is listed again, as after a restore."""
+    wired.wire.refuse()
+    wired.wire.cut()
+    await meanwhile()
+    wired.session.history.restored("for this test")
+    await wired.wire.accept()
+
+
 async def partition(wired: Wired, _: clusters.Cluster, meanwhile: Callable[[], Awaitable[None]]) -> None:
     """Silence, until it is noticed."""
     before = wired.wire.connections
@@ -125,13 +134,13 @@ async def crash(wired: Wired, cluster: clusters.Cluster, meanwhile: Callable[[],
     assert wired.wire.connections
 
 
-TROUBLES: list[Trouble] = [none, cuts, away, forgotten, partition, crash]
+TROUBLES: list[Trouble] = [none, cuts, away, relisted, partition]
+OF_THE_SERVER: list[Trouble] = [forgotten, crash]  # It starts again, which takes seconds.
 
 
-ALONE: list[Any] = [none, cuts, away, partition, *map(thorough.case, (forgotten, crash))]
-
-
-@pytest.mark.parametrize("trouble", ALONE, ids=lambda trouble: trouble.__name__)
+@pytest.mark.parametrize(
+    "trouble", [*TROUBLES, *map(thorough.case, OF_THE_SERVER)], ids=lambda trouble: trouble.__name__
+)
 async def test_the_ledger_ends_right(
     life: churn.Churn, wired: Wired, admin: api.Api, berth: clusters.Cluster, trouble: Trouble
 ) -> None:
@@ -146,16 +155,31 @@ async def test_the_ledger_ends_right(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "troubles",
+    [
+        pytest.param(TROUBLES, id="of the connection"),
+        thorough.case([*TROUBLES, *OF_THE_SERVER], id="of the server, too"),
+    ],
+)
 async def test_the_ledger_ends_right_after_everything(
-    life: churn.Churn, wired: Wired, admin: api.Api, berth: clusters.Cluster
+    troubles: list[Trouble], life: churn.Churn, wired: Wired, admin: api.Api, berth: clusters.Cluster
 ) -> None:
-    """One trouble after the other, in an order of chance, while the cluster lives on: the end is right."""
+    """One trouble after the other, in an order of chance, while the cluster lives on: the end is right.
+
+    After a restore, an agent is ready once it was seen to renew its Lease; a fresh ledger believes
+    each Lease that it finds. So all agents renew theirs before the two are compared: once to have
+    one, and once to be seen.
+    """
     async with following(wired.session) as follower:
-        for trouble in life.chance.sample(TROUBLES, len(TROUBLES)):
+        for trouble in life.chance.sample(troubles, len(troubles)):
             await trouble(wired, berth, lambda: life.steps(10))
             await life.steps(10)
             await asyncio.gather(follower.feeds.catch_up(), life.steps(10))
 
+        for _renewal in range(2):
+            await asyncio.gather(*map(life.renew, life.nodes))
+            await follower.feeds.catch_up()
         await ends_right(follower, admin)
 
 
