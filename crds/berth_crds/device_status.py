@@ -15,62 +15,76 @@ from berth_crds import model_rules, schema_limits, vocabulary
 # ---------------------------------------------------------------- all devices together
 #
 # Each list has a bound of its own, but a Device with all of them full would cost the server seconds at
-# each write, for it goes through all of an object whatever of it changes.
+# each write, for it goes through all of an object whatever of it changes. Most of the time of a rule is that
+# of its reads: each time that a field is read the server lists all fields of its owner. So a rule reads each
+# field of a device once at most, and a list of one list is a variable.
 
 
 def _size(owner: str, field: str) -> str:
     """Return how many entries a list has that may be absent, in CEL."""
-    # Each time that a field is read the server lists all fields of its owner: what is read once is cheap.
     return f"{owner}.?{field}.orValue([]).size()"
 
 
-def _labels(owner: str) -> str:
-    """Return how many labels something has, in CEL."""
-    return f"{owner}.?labels.orValue({{}}).size()"
+def _rule(each: str, most: int, what: str, *, most_of_one: int) -> model_rules.Rule:
+    """Return the rule that something of all devices is so much at most.
 
-
-def _characters(owner: str) -> str:
-    """Return how many characters its labels have, in CEL: a list of one map is a variable."""
-    each = "labels.map(key, key.size() + labels[key].size()).sum()"
-    return f"(has({owner}.labels) ? [{owner}.labels].map(labels, {each}).sum() : 0)"
-
-
-def _of_groups(each: str) -> str:
-    """Return the sum of something over the groups of virtual functions of a device, in CEL."""
-    return f"(has(device.vfGroups) ? device.vfGroups.map(group, {each}).sum() : 0)"
-
-
-def _rule(each: str, most: int, what: str) -> model_rules.Rule:
-    """Return the rule that something of all devices is so much at most."""
-    rule = f"!has(self.devices) || self.devices.map(device, {each}).sum() <= {most}"
+    Where there are too few devices for that, since one has `most_of_one` at most, nothing is counted.
+    """
+    count = f"self.devices.map(device, {each}).sum() <= {most}"
+    rule = f"!has(self.devices) || self.devices.size() <= {most // most_of_one} || {count}"
     return model_rules.Rule(rule, f"all devices together have at most {most} {what}")
 
 
-_vfs: Final = _size("group", "vfs")
-_function_labels: Final = f"{_labels('group')} * {_vfs}"
+def _of_groups(each: str) -> str:
+    """Return the sum of something over all groups of virtual functions, in CEL."""
+    return f"grouped.map(groups, groups.map(group, {each}).sum()).sum()"
+
+
+def _labels_and_functions() -> model_rules.Rule:
+    """Return the rule of what devices and their groups of virtual functions have bounds for together."""
+    of_group, functions = "group.?labels.orValue({})", _size("group", "vfs")
+    characters = "one.map(key, key.size() + one[key].size()).sum()"
+    bounds = {
+        _of_groups(functions): schema_limits.TOTAL_FUNCTIONS,
+        _of_groups(f"{of_group}.size() * {functions}"): schema_limits.TOTAL_FUNCTION_LABELS,
+        f"labels.map(one, one.size()).sum() + {_of_groups(f'{of_group}.size()')}": schema_limits.TOTAL_LABELS,
+        f"labels.map(one, {characters}).sum() + {_of_groups(f'[{of_group}].map(one, {characters}).sum()')}": (
+            schema_limits.TOTAL_LABEL_TEXT
+        ),
+    }
+    return model_rules.Rule(
+        "!has(self.devices) || "
+        "[self.devices.filter(device, has(device.vfGroups)).map(device, device.vfGroups)].all(grouped, "
+        "[self.devices.map(device, device.?labels.orValue({}))].all(labels, "
+        f"{' && '.join(f'{total} <= {most}' for total, most in bounds.items())}))",
+        f"all devices together have at most {schema_limits.TOTAL_FUNCTIONS} virtual functions, "
+        f"{schema_limits.TOTAL_LABELS} labels with {schema_limits.TOTAL_LABEL_TEXT} characters, and "
+        f"{schema_limits.TOTAL_FUNCTION_LABELS} labels of virtual functions, counted for each of them",
+    )
+
 
 OF_SPEC: Final = (
     _rule(
         f"1 + {_size('device.?mig', 'instances')}",
         schema_limits.TOTAL_UUIDS,
         "uuids, those of MIG instances included",
-    ),
-    _rule(_size("device", "links"), schema_limits.TOTAL_LINKS, "links"),
-    _rule(_of_groups(_vfs), schema_limits.TOTAL_FUNCTIONS, "virtual functions"),
-    _rule(f"{_labels('device')} + {_of_groups(_labels('group'))}", schema_limits.TOTAL_LABELS, "labels"),
-    _rule(
-        _of_groups(_function_labels),
-        schema_limits.TOTAL_FUNCTION_LABELS,
-        "labels of virtual functions, counted for each of them",
+        most_of_one=1 + schema_limits.MOST_INSTANCES,
     ),
     _rule(
-        f"{_characters('device')} + {_of_groups(_characters('group'))}",
-        schema_limits.TOTAL_LABEL_TEXT,
-        "characters in labels",
+        _size("device", "links"),
+        schema_limits.TOTAL_LINKS,
+        "links",
+        most_of_one=schema_limits.MOST_ENTRIES,
     ),
+    _labels_and_functions(),
 )
 OF_STATUS: Final = (
-    _rule(_size("device", "occupants"), schema_limits.TOTAL_OCCUPANTS, "occupants"),
+    _rule(
+        _size("device", "occupants"),
+        schema_limits.TOTAL_OCCUPANTS,
+        "occupants",
+        most_of_one=schema_limits.MOST_OCCUPANTS,
+    ),
     model_rules.Rule(model_rules.all_different("devices", "uuid"), "all verdicts must be of different uuids"),
 )
 

@@ -66,8 +66,10 @@ from berth_operator.settings import Settings
 log = logging.getLogger(__name__)
 
 AGENT: Final = "berth-operator"
-# Events and statuses a second: few while binds are under way, more when none is.
+# Events and changes of Nodes a second: few while binds are under way, more when none is.
 SECONDARY_RATE: Final = {"meanwhile": 20.0, "otherwise": 200.0}
+# Of Device summaries: each write of a large object costs the server as much as about eight binds.
+SUMMARY_RATE: Final = {"meanwhile": 5.0, "otherwise": 200.0}
 # Conditions of waiting pods a second: more important than Events, less than binds.
 CONDITION_RATE: Final = {"meanwhile": 100.0, "otherwise": 400.0}
 DRAIN_SECONDS: Final = 5.0
@@ -82,10 +84,9 @@ class Operator:
         self._session, self._settings, self._clock, self._metrics = session, settings, clock, metrics
         self._ledger = Ledger(clock, day=time.time)
         self._watchdog = Watchdog(self._ledger, clock=clock)
-        secondary = lower_while_busy(self._binding, **SECONDARY_RATE)
         self._events = events.EventRecorder(
             session,
-            RateLimiter(clock, secondary),
+            RateLimiter(clock, lower_while_busy(self._binding, **SECONDARY_RATE)),
             wall=lease.wall,
             instance=identity,
             on_drop=metrics.events_dropped.inc,
@@ -106,7 +107,7 @@ class Operator:
         )
         self._reconciler = reconciler.Reconciler(
             session.link,
-            RateLimiter(clock, secondary),
+            RateLimiter(clock, lower_while_busy(self._binding, **SUMMARY_RATE)),
             open_session=functools.partial(api.Api, session.link, agent=AGENT, count_request=metrics.writes),
             wall=lease.wall,
             gpupods=self._feeds.gpupods,

@@ -1,6 +1,6 @@
 """What all devices of a Device may be together: any hardware fits, and what is beyond that is refused."""
 
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -8,6 +8,11 @@ from crds import example_objects
 from testbed import api
 
 Cards = list[dict[str, Any]]
+
+LABELS_AND_FUNCTIONS: Final = (
+    "4096 virtual functions, 1024 labels with 131072 characters, and 16384 labels of virtual functions, "
+    "counted for each of them"
+)
 
 
 def gpus(count: int, *, links: int = 0, instances: int = 0) -> Cards:
@@ -101,14 +106,10 @@ def test_hardware_fits(cards: Cards, objects: example_objects.ExampleObjects) ->
     [
         pytest.param(gpus(64, instances=8), "512 uuids, those of MIG instances included", id="uuids"),
         pytest.param(gpus(64, links=9), "512 links", id="links"),
-        pytest.param(nics(17, functions=256), "4096 virtual functions", id="functions"),
-        pytest.param(labelled(64, 17), "1024 labels", id="labels"),
-        pytest.param(
-            nics(5, functions=64, labels=64),
-            "16384 labels of virtual functions, counted for each of them",
-            id="labels of functions",
-        ),
-        pytest.param(labelled(64, 16, 126), "131072 characters in labels", id="characters"),
+        pytest.param(nics(17, functions=256), LABELS_AND_FUNCTIONS, id="functions"),
+        pytest.param(labelled(64, 17), LABELS_AND_FUNCTIONS, id="labels"),
+        pytest.param(nics(5, functions=64, labels=64), LABELS_AND_FUNCTIONS, id="labels of functions"),
+        pytest.param(labelled(64, 16, 126), LABELS_AND_FUNCTIONS, id="characters"),
     ],
 )
 def test_what_is_too_much_together_is_refused(

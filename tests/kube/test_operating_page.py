@@ -69,6 +69,8 @@ SENTENCES: Final = {
         f"`--audit-period` ({PLAIN.audit_period / 60:g} min)",
         f"{app.SECONDARY_RATE['meanwhile']:g} a second while binds are under way",
         f"{app.SECONDARY_RATE['otherwise']:g} otherwise",
+        f"{app.SUMMARY_RATE['meanwhile']:g} a second while binds are under way, since each costs",
+        f"and {app.SUMMARY_RATE['otherwise']:g} otherwise; that an agent",
         f"beyond {events.MOST_QUEUED} waiting ones",
     ],
     "requests of others": [
