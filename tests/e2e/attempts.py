@@ -56,12 +56,17 @@ class Ground:
         if not which:
             return None
         try:
-            found = json.loads(await self.admin.send("GET", self.path(resource, which)))
+            return _content(await self.admin.send("GET", self.path(resource, which)))
         except errors.NotFound:
             return None
-        for key in ("managedFields", "resourceVersion", "generation"):
-            found["metadata"].pop(key, None)
-        return found
+
+
+def _content(answer: bytes) -> Any:
+    """Return an object, or a status, without what every write changes."""
+    found = json.loads(answer)
+    for key in ("managedFields", "resourceVersion", "generation"):
+        found["metadata"].pop(key, None)
+    return found
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -78,13 +83,14 @@ class Attempt:
     namespace: str = ""
     manager: str = "test"
 
-    async def make(self, ground: Ground) -> bytes:
+    async def make(self, ground: Ground, *, dry_run: bool = False) -> bytes:
         """Send it and return the answer; what replaces an object names the revision that it has."""
         body: Any = None if self.body is None else ground.filled(self.body)
         if self.verb == "PUT":
             now = json.loads(await ground.admin.send("GET", ground.path(self.resource, self.which)))
             body["metadata"]["resourceVersion"] = now["metadata"]["resourceVersion"]
         params = {"fieldManager": self.manager, "force": "true"} if self.content == APPLY else {}
+        params |= {"dryRun": "All"} if dry_run else {}
         which = "" if self.verb == "POST" and not self.sub else self.which
         if self.namespace:
             spaces = {**ground.spaces, self.resource: self.namespace}
@@ -115,6 +121,22 @@ async def works(ground: Ground, attempt: Attempt) -> None:
         assert json.loads(answer)["metadata"]["uid"]
     else:
         assert await ground.read(attempt.resource, attempt.which) != before
+
+
+async def would_work(ground: Ground, attempts: Mapping[str, Attempt], subtests: pytest.Subtests) -> None:
+    """Check that each of these attempts would be let through, and would change something.
+
+    They are dry runs, in which the server asks its policies all the same, so that one ground will do.
+    """
+    for title, attempt in attempts.items():
+        with subtests.test(title):
+            before = await ground.read(attempt.resource, attempt.which)
+
+            answer = await attempt.make(ground, dry_run=True)
+
+            assert (before is None) is (attempt.verb == "POST")
+            assert _content(answer) != before
+            assert await ground.read(attempt.resource, attempt.which) == before
 
 
 async def is_refused(ground: Ground, attempt: Attempt) -> None:
