@@ -45,6 +45,7 @@ from berth_operator.kube import (
     events,
     evictor,
     feeds,
+    kind_statuses,
     kopf_lag,
     leadership,
     login,
@@ -86,7 +87,7 @@ class Operator:
         self._watchdog = Watchdog(self._ledger, clock=clock)
         self._events = events.EventRecorder(
             session,
-            RateLimiter(clock, lower_while_busy(self._binding, **SECONDARY_RATE)),
+            self._behind_binds(SECONDARY_RATE),
             wall=lease.wall,
             instance=identity,
             on_drop=metrics.events_dropped.inc,
@@ -107,7 +108,7 @@ class Operator:
         )
         self._reconciler = reconciler.Reconciler(
             session.link,
-            RateLimiter(clock, lower_while_busy(self._binding, **SUMMARY_RATE)),
+            kind_statuses.Limiters(self._behind_binds(SUMMARY_RATE), self._behind_binds(SECONDARY_RATE)),
             open_session=functools.partial(api.Api, session.link, agent=AGENT, count_request=metrics.writes),
             wall=lease.wall,
             gpupods=self._feeds.gpupods,
@@ -135,12 +136,15 @@ class Operator:
         around = poller.Surroundings(session, credentials, metrics.load_polls, self._clock)
         return poller.Poller(self._ledger, self._watchdog.loads, around)
 
+    def _behind_binds(self, rate: dict[str, float]) -> RateLimiter:
+        return RateLimiter(self._clock, lower_while_busy(self._binding, **rate))
+
     def _pod_status_writer(self, session: api.Api) -> pod_status.PodStatusWriter:
         """Return the writer of conditions, Events and log lines of pods."""
         return pod_status.PodStatusWriter(
             session,
             self._events,
-            RateLimiter(self._clock, lower_while_busy(self._binding, **CONDITION_RATE)),
+            self._behind_binds(CONDITION_RATE),
             wall=lease.wall,
             revised=self._ledger.revisions.see,
             bound=self._bind_log.bound,
@@ -331,7 +335,7 @@ class Operator:
 
     async def _list_capacities(self) -> None:
         await self._wait_for_first_binds()
-        limiter = RateLimiter(self._clock, lower_while_busy(self._binding, **SECONDARY_RATE))
+        limiter = self._behind_binds(SECONDARY_RATE)
         await NodeCapacityWriter(self._session, self._ledger, limiter, clock=self._clock).run()
 
     async def _taint_nodes(self) -> None:
@@ -339,7 +343,7 @@ class Operator:
         await AgentTaintWriter(
             self._session,
             self._ledger,
-            RateLimiter(self._clock, lower_while_busy(self._binding, **SECONDARY_RATE)),
+            self._behind_binds(SECONDARY_RATE),
             clock=self._clock,
             state_of=self._watchdog.known_state,
             report_write=self._metrics.consequences.tainted,

@@ -102,7 +102,8 @@ class GrownCluster:
         limiter = RateLimiter(clock, lambda: UNLIMITED)
         self._events = events.EventRecorder(self._server, limiter, wall=_wall, instance="bench")
         writer = pod_status.PodStatusWriter(self._server, self._events, limiter, wall=_wall)
-        self.statuses = kind_statuses.KindStatuses(self._server, limiter, wall=_wall, clock=clock)
+        limiters = kind_statuses.Limiters(limiter, limiter)
+        self.statuses = kind_statuses.KindStatuses(self._server, limiters, wall=_wall, clock=clock)
         log = logging.getLogger(__name__)
         self._sinks: Mapping[str, tuple[watch.Codec[Any], Any]] = {
             "node": (watch.Codec(raw.Node), sinks.NodeSink(self.ledger, log)),

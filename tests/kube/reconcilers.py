@@ -30,7 +30,7 @@ async def running(
     """Run a reconciler beside the block."""
     lent = reconciler.Reconciler(
         link,
-        servers.unlimited(),
+        servers.unlimited_statuses(),
         open_session=functools.partial(api.Api, link, agent="test-reconciler"),
         wall=clock.Clock().wall,
         gpupods=store or gpupod_store.GpuPodStore(),

@@ -11,7 +11,7 @@ import msgspec
 from berth_crds import wire
 from berth_crds.client import api, errors, resources
 from berth_operator.engine import rate_limiter
-from berth_operator.kube import events, pod_status
+from berth_operator.kube import events, kind_statuses, pod_status
 from berth_operator.scheduling import queued_pods
 from berth_operator.translate import raw
 from support import clock, timeless
@@ -28,6 +28,11 @@ def pod_info(name: str, namespace: str = "ml") -> queued_pods.PodInfo:
 def unlimited() -> rate_limiter.RateLimiter:
     """Return a rate limiter without limits."""
     return rate_limiter.RateLimiter(float, lambda: rate_limiter.UNLIMITED)
+
+
+def unlimited_statuses() -> kind_statuses.Limiters:
+    """Return the rate limiters of the statuses of our kinds, without limits."""
+    return kind_statuses.Limiters(unlimited(), unlimited())
 
 
 def error(code: int, retry_after: float | None = None) -> errors.ApiError:

@@ -1,16 +1,19 @@
 """What changes all the time is no drift, however often it changes; what was lost or misread still is."""
 
 import dataclasses
+import itertools
 from collections.abc import AsyncIterator, Collection
 
+import msgspec
 import pytest
 
+from berth_crds import wire
 from berth_crds.client import api
 from berth_operator.engine import drift
 from berth_operator.kube import auditor
 from kube import following
 from kube.following import NODE
-from support import manifests, stub
+from support import ledgers, manifests, stub
 
 DRIFTED = [(drift.DEVICE, NODE)]
 
@@ -104,6 +107,30 @@ async def test_what_comes_and_goes_is_no_drift(follower: Follower) -> None:
     follower.seen[drift.DEVICE, NODE] = "9"
     follower.publish()
     follower.auditor.after_comparison = follower.seen.clear
+
+    assert await follower.audit() == []
+
+
+async def test_a_gpupod_that_changes_all_the_time_makes_no_drift_of_its_pod(follower: Follower) -> None:
+    """Which cards are granted to a pod, beside those of its record, is the word of its GpuPod."""
+    serial = itertools.count(1)
+
+    def grant() -> None:
+        gpupod = manifests.gpupod("holder", "u-1", NODE, 0, namespace="ml", uid="gpupod")
+        gpupod["metadata"]["resourceVersion"] = f"{next(serial)}"
+        granted = {"container": "main", "uuids": [f"GPU-{next(serial)}"], "source": "podresources"}
+        gpupod["status"] = {"phase": "Running", "granted": [granted]}
+        follower.cluster.gpupods[:] = [gpupod]
+
+    def heard_and_granted_anew() -> None:
+        ledgers.gpupod_seen(follower.ledger, msgspec.convert(follower.cluster.gpupods[0], wire.GpuPod))
+        grant()
+
+    follower.cluster.pods.append(following.holder("4"))
+    grant()
+    await follower.feeds.resync()
+    grant()
+    follower.auditor.after_comparison = heard_and_granted_anew
 
     assert await follower.audit() == []
 

@@ -27,7 +27,7 @@ class DeviceOnServer:
         self.admin = admin
         self.name = f"statuses-{secrets.token_hex(3)}"
         self.time = clock.Clock()
-        self.statuses = kind_statuses.KindStatuses(session, servers.unlimited(), wall=self.time.wall)
+        self.statuses = kind_statuses.KindStatuses(session, servers.unlimited_statuses(), wall=self.time.wall)
 
     async def create(self) -> None:
         """Create the Device."""
@@ -248,7 +248,7 @@ async def test_no_kind_waits_for_an_object_of_the_other_at_which_the_server_fail
     """Devices and policies have their turns in one line, and none is first each time."""
     server.on("PATCH", broken.path("a", sub="status"), stub.status(401, "who?"))
     server.on("PATCH", sound.path("a", sub="status"), stub.thing({}))
-    statuses = kind_statuses.KindStatuses(stub_session, servers.unlimited(), wall=clock.Clock().wall)
+    statuses = kind_statuses.KindStatuses(stub_session, servers.unlimited_statuses(), wall=clock.Clock().wall)
     statuses.seen(names.DEVICES, "a", {})
     statuses.update([node_summaries.NodeSummary("a", 1, 0, 1, silent=False)])
     statuses.seen(names.POLICIES, "a", policy("a"))
@@ -269,7 +269,7 @@ def policy(name: str, **spec: Any) -> Thing:
 
 async def test_a_policy_shows_once_that_it_is_in_force(session: RecordingApi, admin: api.Api) -> None:
     """A good policy named default is accepted, in the generation that was read."""
-    statuses = kind_statuses.KindStatuses(session, servers.unlimited(), wall=clock.Clock().wall)
+    statuses = kind_statuses.KindStatuses(session, servers.unlimited_statuses(), wall=clock.Clock().wall)
     for _ in range(3):
         statuses.seen(names.POLICIES, "default", await admin.get(resources.POLICIES, "default", into=dict))
         await statuses.flush()

@@ -60,15 +60,21 @@ class Statuses(kind_statuses.KindStatuses):
 
     def __init__(self, server: Server, *due: str, rate: float = 0.0) -> None:
         session: Any = server
-        limiter = rate_limiter.RateLimiter(timeless.clock(), lambda: rate)
-        super().__init__(session, limiter, wall=clock.Clock().wall, clock=timeless.clock())
+        limiters = kind_statuses.Limiters(
+            of_counts=rate_limiter.RateLimiter(timeless.clock(), lambda: rate),
+            of_owners=rate_limiter.RateLimiter(timeless.clock(), lambda: 10 * rate),
+        )
+        super().__init__(session, limiters, wall=clock.Clock().wall, clock=timeless.clock())
         self.due(*due)
 
-    def due(self, *nodes: str, free: int = 1, silent: bool = False) -> None:
+    def due(self, *nodes: str, free: int = 1, silent: bool = False, claims: tuple[str, ...] = ()) -> None:
         """Have the Devices of these nodes be due."""
         for name in nodes:
             self.seen(names.DEVICES, name, {})
-        self.update([node_summaries.NodeSummary(name, free, 0, 1, silent=silent) for name in nodes])
+        summaries = [
+            node_summaries.NodeSummary(name, free, 0, 1, silent=silent, claims=claims) for name in nodes
+        ]
+        self.update(summaries)
 
     async def work(self) -> None:
         """Flush again and again."""
@@ -100,6 +106,22 @@ async def test_a_slow_device_delays_no_other() -> None:
             statuses.due("a", "b", free=free)
 
             await shown(server, "b", free)
+
+
+@timeless.scenario
+async def test_whose_a_uuid_is_does_not_wait_behind_counts() -> None:
+    """However many Devices are counted anew all the time: a successor knows it from nowhere else."""
+    server, crowd = Server(), [f"n{at:03}" for at in range(200)]
+    statuses = Statuses(server, *crowd, rate=2.0)
+    async with statuses.working():
+        for second in range(10):
+            await timeless.at(3.0 * second + 1)
+            statuses.due(*crowd, free=second)
+            statuses.due(f"z{second}", claims=("GPU-1",))
+
+            await shown(server, f"z{second}", 1, within=1.5)
+
+    assert len(server.begun) > 50  # The others have their turns as well.
 
 
 @pytest.mark.parametrize("takes", [pytest.param(SLOW, id="times out"), pytest.param(0.0, id="is refused")])

@@ -126,6 +126,39 @@ def test_a_node_that_answers_in_time_is_asked_in_its_turn_again() -> None:
     assert found == [[BAD], []]
 
 
+def test_a_node_that_takes_all_the_time_takes_it_from_few_signatures(asked: list[str]) -> None:
+    """Whoever sends pods of ever new signatures does not pay for it each time, until it answers again."""
+    search = Search(cluster("all joined but for two pairs"))
+    found, late = [], True
+    for cpu in range(search_memory.SLOW_FROM + 2):
+        effort = Effort(expired=lambda: late and asked[-1] == BAD)
+        placement = search.place(HARD.request, builders.demand(cpu), policy=RULES, effort=effort)
+        found.append(placement and placement.node)
+
+    assert found == [*[None] * search_memory.SLOW_FROM, GOOD, GOOD]
+
+    late = False
+    alone = dict.fromkeys((GOOD,))
+    for cpu in range(100, 103):
+        placement = search.place(HARD.request, builders.demand(cpu), policy=RULES, excluded=alone)
+        found.append(placement and placement.node)
+    placement = search.place(HARD.request, builders.demand(200), policy=RULES)
+    assert [*found[-3:], placement and placement.node] == [BAD] * 4
+
+
+def test_a_slow_node_is_as_good_as_any_for_pods_that_need_no_search() -> None:
+    """What makes it slow does not concern them."""
+    search = Search(cluster("all joined but for two pairs"))
+    for cpu in range(search_memory.SLOW_FROM):
+        signature = signatures.of(HARD.request, builders.demand(cpu))
+        search._to_search_last.note(signature, BAD, undecided=True)
+
+    placement = search.place(builders.request(1), HARD.demand, policy=RULES)
+
+    assert placement is not None
+    assert placement.node == BAD
+
+
 def test_nodes_that_are_searched_last_are_remembered_within_bounds() -> None:
     """However many nodes and signatures there are."""
     last, count = search_memory.NodesToSearchLast(), search_memory.MOST_SIGNATURES + 9
@@ -135,6 +168,11 @@ def test_nodes_that_are_searched_last_are_remembered_within_bounds() -> None:
         for at in range(search_memory.MOST_TO_SEARCH_LAST + 1):
             last.note(signature, f"n{at}", undecided=True)
 
+    for at in range(search_memory.MOST_TO_SEARCH_LAST + 1):
+        for _search in range(search_memory.SLOW_FROM):
+            last.note(asked[1], f"slow-{at}", undecided=True)
+
+    assert len(last.slow()) == search_memory.MOST_TO_SEARCH_LAST
     assert not last.of_any([asked[0]])
     assert last.of_any([asked[-1]]) == {f"n{at}" for at in range(1, search_memory.MOST_TO_SEARCH_LAST + 1)}
 

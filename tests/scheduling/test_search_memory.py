@@ -13,6 +13,7 @@ from berth_operator.scheduling.search import Search
 from berth_operator.scheduling.search_memory import REMEMBERED_BYTES
 from scheduling.placements import RULES
 from support import builders
+from support import volumes as make
 
 CARD = builders.request(1)
 
@@ -157,6 +158,28 @@ def test_nodes_that_have_not_changed_refuse_as_before_when_scores_are_void(
     assert (len(at_first), searched) == (2, ["big"])  # Three of the four are of one class.
     assert inventory.score_epoch > epoch
     assert search.reasons_by_row(signatures.of(shares, builders.demand()), RULES).keys() == set(range(4))
+
+
+def test_a_claim_that_changes_has_no_node_searched_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Anybody's claim makes the scores of pods with claims void, but not what their devices answered."""
+    inventory = builders.inventory(*builders.nodes(3))
+    search, searched = Search(inventory), []
+
+    def refuse(view: device_view.View, *_: object, **__: object) -> allocator.Shortfall:
+        searched.append(view.device.node)
+        return allocator.Shortfall(decisions.Reason.FULL)
+
+    monkeypatch.setattr(allocator, "allocate_or_explain", refuse)
+    shares = builders.request(requests.Gpus(1, core=60), requests.Gpus(1, core=30, ratio=90))
+    make.put(inventory.volumes, make.claim(volume="v"), make.volume(claimed="data"))
+    demand = make.using("data").demand
+    assert search.place(shares, demand, policy=RULES) is None
+    at_first, version = len(searched), inventory.volumes.version
+    make.put(inventory.volumes, make.claim("theirs"))
+    assert inventory.volumes.version > version
+
+    assert search.place(shares, demand, policy=RULES) is None
+    assert len(searched) == at_first > 0
 
 
 def test_the_class_that_was_not_met_for_longest_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -105,14 +105,21 @@ def _sources(one: Difference, ledger: Ledger, fresh: Ledger) -> frozenset[Source
     if one.kind not in POD_KINDS:
         return frozenset({(one.kind, one.name)})
     found = {(POD, one.name)}
-    if one.kind == "hold" and (one.name in ledger.unreadable_pods or one.name in fresh.unreadable_pods):
+    if one.kind != "hold":
+        return frozenset(found)
+    is_unreadable = one.name in ledger.unreadable_pods or one.name in fresh.unreadable_pods
+    if is_unreadable or _marked(one.kept.value) != _marked(one.rebuilt.value):
         for hold in (one.kept.value, one.rebuilt.value):
             found |= _related_sources(hold) if hold is not None else set()
     return frozenset(found)
 
 
+def _marked(hold: holds.Hold | None) -> frozenset[str | int]:
+    return hold.marked if hold is not None else frozenset()
+
+
 def _related_sources(hold: holds.Hold) -> set[Source]:
-    """Return the other sources of a pod whose own record cannot be read."""
+    """Return the other sources of a pod whose own record cannot be read, or is contradicted by its GpuPod."""
     namespace = hold.title.partition("/")[0]
     names = (hold.title, f"{namespace}/{hold.uid}.{hold.node}")
     return {(NODE, hold.node), (DEVICE, hold.node), *((GPU_POD, name) for name in names)}

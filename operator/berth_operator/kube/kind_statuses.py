@@ -5,7 +5,8 @@ of each PlacementPolicy (the Accepted condition). They are made from the ledger'
 summaries and from the policy itself, compared with what the object shows, and applied
 where they differ. This is level-based and slow on purpose: it runs beside Kopf's
 thread, behind the binds and with a rate limit of its own, and a burst of changes of one node is
-one write. Only a change of an agent's silence is urgent and written at once.
+one write. Only a change of an agent's silence is urgent and written at once. Whose a uuid is comes
+before mere counts, and faster while pods are bound: a successor knows it from nowhere else.
 
 The server may take long for one object, or fail at it each time. So several are written at a
 time, each with a deadline. One place is reserved for urgent objects, and those that failed alone
@@ -18,7 +19,7 @@ import datetime as dt
 import logging
 import time
 from collections.abc import Callable, Collection
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -51,24 +52,32 @@ class Draft:
     shown: Json | None
 
 
+class Limiters(NamedTuple):
+    """How many Devices are written a second: those that only count, and those that say whose a uuid is."""
+
+    of_counts: rate_limiter.RateLimiter
+    of_owners: rate_limiter.RateLimiter
+
+
 class KindStatuses:
     """Keeps the operator's part of Device and PlacementPolicy status right."""
 
     def __init__(
         self,
         session: api.Api,
-        limiter: rate_limiter.RateLimiter,
+        limiters: Limiters,
         *,
         wall: Callable[[], dt.datetime],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._session = session
-        self._rate_limiter = limiter
+        self._limiters = limiters
         self._wall = wall
         self._wanted: dict[str, node_summaries.NodeSummary] = {}
         self._shown: dict[ObjectKey, Json] = {}  # The statuses of Devices, and policies that are due.
         self._dirty: set[ObjectKey] = set()
         self._urgent: set[ObjectKey] = set()
+        self._of_owners: dict[ObjectKey, None] = {}  # The Devices that are to say anew whose a uuid is.
         self._failures = write_failures.WriteFailures[ObjectKey](clock)
         self._writes = keyed_tasks.KeyedTasks[ObjectKey]()
         self._changed = False  # Since the present flush began.
@@ -87,18 +96,21 @@ class KindStatuses:
                 self._dirty.add((names.DEVICES, one.node))
                 if known is not None and known.silent != one.silent:
                     self._urgent.add((names.DEVICES, one.node))
+                self._compare_owners((names.DEVICES, one.node))
         self._notify()
 
     def seen(self, kind: str, name: str, shown: Json) -> None:
         """Record the status of a Device, which anybody may have edited, or a whole policy."""
         self._shown[kind, name] = shown
         self._dirty.add((kind, name))
+        self._compare_owners((kind, name))
         self._notify()
 
     def gone(self, kind: str, name: str) -> None:
         """Forget an object that is gone."""
         self._shown.pop((kind, name), None)
         self._dirty.discard((kind, name))
+        self._of_owners.pop((kind, name), None)
         self._failures.forget((kind, name))
 
     def compare_all(self) -> None:
@@ -114,6 +126,11 @@ class KindStatuses:
                     self.gone(kind, name)
             self._wanted = {name: one for name, one in self._wanted.items() if name in existing}
 
+    def _compare_owners(self, key: ObjectKey) -> None:
+        shown, wanted = self._shown.get(key), self._wanted_of(key)
+        if shown is not None and wanted is not None and not shows(shown, owners(wanted)):
+            self._of_owners[key] = None
+
     def _notify(self) -> None:
         self._changed = True
         self._writes.notify()
@@ -122,7 +139,8 @@ class KindStatuses:
 
     async def flush(self) -> None:
         """Write what differs; failed writes stay due, and a change does not wait for slow ones."""
-        await self._rate_limiter.wait_backoff()
+        for limiter in self._limiters:
+            await limiter.wait_backoff()
         self._changed = self._stopped = False
         due, first = self._due(), True
         while not self._stopped:
@@ -152,6 +170,8 @@ class KindStatuses:
         free = AT_ONCE - len(self._writes)
         if free and (urgent := next(filter(self._may_write, self._urgent), None)) is not None:
             return urgent
+        if free > RESERVED_FOR_URGENT and (first := next(filter(self._may_write, self._of_owners), None)):
+            return first
         # Of those that failed alone, one is written at a time.
         retrying = any(map(self._failures.failed_alone, self._writes.keys()))
         if due and free > RESERVED_FOR_URGENT and not (retrying and self._failures.failed_alone(due[0])):
@@ -174,9 +194,11 @@ class KindStatuses:
             return False  # It stays due.
         draft = self._draft(key)
         if draft.status is not None and key[0] == names.DEVICES and key not in self._urgent:
-            await self._rate_limiter.acquire()
+            of_owners = key in self._of_owners
+            await (self._limiters.of_owners if of_owners else self._limiters.of_counts).acquire()
             draft = self._draft(key)  # Much may have happened during the wait.
         self._urgent.discard(key)
+        self._of_owners.pop(key, None)
         if draft.status is None:
             self._settle(key, draft)
             return False
@@ -239,7 +261,8 @@ class KindStatuses:
         self._outage = self._stopped = True
         self._last_tried = key
         if isinstance(error, errors.Throttled):
-            self._rate_limiter.back_off(error.pause)
+            for limiter in self._limiters:
+                limiter.back_off(error.pause)
 
 
 # ---------------------------------------------------------------- desired status
@@ -257,6 +280,13 @@ def device_status(wanted: node_summaries.NodeSummary, shown: Json, *, moment: st
             "inUse": wanted.in_use,
             "reason": wanted.reason,
         },
+        **owners(wanted),
+    }
+
+
+def owners(wanted: node_summaries.NodeSummary) -> dict[str, list[Any]]:
+    """Return the part of a Device's status that says whose the uuids are."""
+    return {
         "claims": list(wanted.claims),
         "disputed": list(wanted.disputed),
         "origins": [_origin(uuid, one) for uuid, one in wanted.origins],

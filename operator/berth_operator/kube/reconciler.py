@@ -20,7 +20,7 @@ from typing import Any, Final
 from berth_crds import names, tasks
 from berth_crds.client import api, connection
 from berth_operator import metrics
-from berth_operator.engine import node_summaries, rate_limiter
+from berth_operator.engine import node_summaries
 from berth_operator.kube import (
     call_queue,
     gpupod_store,
@@ -114,7 +114,7 @@ class Reconciler:
     def __init__(
         self,
         link: connection.Connection,
-        limiter: rate_limiter.RateLimiter,
+        limiters: kind_statuses.Limiters,
         *,
         open_session: Callable[[], api.Api],
         wall: Callable[[], dt.datetime],
@@ -122,7 +122,7 @@ class Reconciler:
         kopf_metrics: metrics.Kopf,
     ) -> None:
         self._link = link
-        self._rate_limiter = limiter
+        self._limiters = limiters
         self._open_session = open_session
         # It is the engine's, which makes this and reads that in its own loop.
         self._gpupods = gpupod_store.StoreInbox(gpupods, call_queue.CallQueue(asyncio.get_running_loop()))
@@ -188,7 +188,7 @@ class Reconciler:
     async def _work(self) -> None:
         async with self._open_session() as session:
             self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-            self._statuses = kind_statuses.KindStatuses(session, self._rate_limiter, wall=self._wall)
+            self._statuses = kind_statuses.KindStatuses(session, self._limiters, wall=self._wall)
             flushing = asyncio.create_task(self._flush(self._statuses), name="flush statuses")
             self._ready.set()
             await self._keep_running(self._statuses, self._stop)

@@ -135,7 +135,8 @@ class Reservations:
             if reservation.everywhere:
                 everywhere = reservation.first
                 break
-            firsts.update(dict.fromkeys(reservation.nodes - firsts.keys(), reservation.first))
+            for node in reservation.nodes:
+                firsts.setdefault(node, reservation.first)
         nodes, sort_keys = list(firsts), list(firsts.values())
 
         @functools.cache

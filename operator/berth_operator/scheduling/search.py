@@ -82,7 +82,9 @@ class Search:
         signature = signature or signatures.of(request, demand)
         refused = self._positions_refused_by_inter_pod_filters(signature, policy)
         hidden = np.union1d(refused, self._positions(excluded)) if excluded else refused
-        to_search_last = self._positions(self.undecided_nodes(signature))
+        # Where the filters suffice there is no search, and a slow node is as good as any.
+        slow = () if signature.need.filters_suffice else self._to_search_last.slow()
+        to_search_last = self._positions(self.undecided_nodes(signature).union(slow))
         begun: list[Iterator[decisions.Placement | None]] = []
         for one, not_meant in self._signatures_to_try(signature):
             positions_to_hide = np.union1d(hidden, not_meant) if not_meant.size else hidden
@@ -302,9 +304,10 @@ class Search:
     ) -> None:
         """Let nodes that have not changed refuse as before, for why a search failed depends on nothing else.
 
-        This matters because scores can become void every second: whenever the largest node changes.
+        This matters because scores can become void every second: whenever the largest node changes, or for a
+        pod with claims any claim.
         """
-        changed = self._changed_since(before)
+        changed = self._rows_changed_since(before)
         if changed is not None and before.policy == cached.policy:
             cached.take_over_reasons(before, set(changed), self.inventory.name_positions())
 
@@ -324,9 +327,13 @@ class Search:
 
     def _changed_since(self, cached: search_memory.CachedScores) -> list[int] | None:
         """Return the rows to score again; None for all: a log does not go back so far, or volumes changed."""
-        table = self.inventory.table
         if cached.signature.demand.claims and cached.volume_version != self.inventory.volumes.version:
             return None
+        return self._rows_changed_since(cached)
+
+    def _rows_changed_since(self, cached: search_memory.CachedScores) -> list[int] | None:
+        """Return the rows of nodes that have changed, and perhaps their load; None: a log has too little."""
+        table = self.inventory.table
         changed = table.log.since(cached.version)
         if cached.load_log_version is None or changed is None:
             return changed

@@ -27,6 +27,10 @@ MOST_CLASSES: Final = 32
 # For how many signatures nodes are remembered that are searched last, and how many nodes for each.
 MOST_SIGNATURES: Final = 256
 MOST_TO_SEARCH_LAST: Final = 64
+# A node is searched last for all signatures once so many more of its searches have ended undecided than not.
+# Those that it may be ahead are bounded, so that it comes back after a few answers.
+SLOW_FROM: Final = 3
+MOST_AHEAD: Final = 16
 MOST_RETRIES: Final = 3  # Of a node whose search ends undecided, until it changes.
 
 INFEASIBLE: Final = -1.0  # Below every score.
@@ -208,15 +212,20 @@ class NodesToSearchLast:
 
     Unlike scores this outlasts changes of a node. Otherwise a node whose devices are hard to search
     and change all the time would take the time of a pod again and again, and no other would be searched.
+    A node that is undecided again and again is slow: it would take that time from each new signature.
     """
 
     def __init__(self) -> None:
         self._names: collections.OrderedDict[signatures.Signature, dict[str, None]] = (
             collections.OrderedDict()
         )
+        # For a node how many more of its searches have ended undecided than not, whatever the signature.
+        self._ahead: dict[str, int] = {}
 
     def note(self, signature: signatures.Signature, name: str, *, undecided: bool) -> None:
         """Record whether the search of a node ended undecided."""
+        if undecided or name in self._ahead:
+            self._count(name, 1 if undecided else -1)
         if not undecided:
             if self._names:
                 self._names.get(signature, {}).pop(name, None)
@@ -230,9 +239,20 @@ class NodesToSearchLast:
         if len(self._names) > MOST_SIGNATURES:
             self._names.popitem(last=False)
 
+    def _count(self, name: str, step: int) -> None:
+        ahead = min(self._ahead.pop(name, 0) + step, MOST_AHEAD)
+        if ahead > 0:
+            self._ahead[name] = ahead
+        if len(self._ahead) > MOST_TO_SEARCH_LAST:
+            del self._ahead[next(iter(self._ahead))]
+
     def of_any(self, asked: Iterable[signatures.Signature]) -> Collection[str]:
         """Return the nodes that are searched last for any of these signatures."""
         return {name for one in asked for name in self._names.get(one, ())} if self._names else ()
+
+    def slow(self) -> Collection[str]:
+        """Return the nodes that are searched last for all signatures."""
+        return [name for name, ahead in self._ahead.items() if ahead >= SLOW_FROM]
 
 
 def index_of(rows: set[int]) -> node_table.Rows:
