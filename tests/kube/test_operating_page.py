@@ -248,6 +248,7 @@ def test_its_roles_have_the_pages_that_there_are() -> None:
 
 LIMITS: Final = {
     "bytes of the whole pod": (pod_limits.MAX_BYTES,),
+    "labels of the pod itself": (pod_limits.MAX_POD_LABELS,),
     "models in one list": (pod_limits.MAX_MODELS,),
     "uuids in one list": (pod_limits.MAX_UUIDS,),
     "labels in one list": (pod_limits.MAX_LABELS,),

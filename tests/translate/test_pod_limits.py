@@ -67,6 +67,20 @@ def test_a_pod_that_etcd_may_not_take_with_its_bind(more: int, refused: bool) ->
         assert found.faults[0].detail.startswith("the pod has more than 1048576 bytes as an object")
 
 
+@pytest.mark.parametrize("count", [pod_limits.MAX_POD_LABELS, pod_limits.MAX_POD_LABELS + 1])
+def test_of_very_many_labels_of_a_pod_none_is_read(count: int) -> None:
+    """A pod that waits is refused; one on a node may have any labels, as if there were no room for them."""
+    labels, is_read = {f"l{at}": "" for at in range(count)}, count <= pod_limits.MAX_POD_LABELS
+
+    waiting = pods.pod_info(builders.pod(gpus=1, labels=labels))
+    hold = pods.read_bound(builders.pod(gpus=1, labels=labels, nodeName="n1")).hold
+
+    assert len(waiting.labels) == len(hold.labels) == (count if is_read else 0)
+    assert hold.labels_known is is_read
+    faults = () if is_read else ("the pod has 1025 labels; 1024 are the most",)
+    assert tuple(fault.detail for fault in waiting.faults) == faults
+
+
 # ---------------------------------------------------------------- annotations and containers
 
 

@@ -8,7 +8,7 @@ need: a node has no more than 64 cards.
 
 import itertools
 import operator
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
 from berth_crds import aliases
@@ -23,6 +23,7 @@ MAX_LABEL_TEXT: Final = 400  # Characters of a label with its value, of which Ku
 MAX_MODELS: Final = 64
 MAX_UUIDS: Final = 512
 MAX_LABELS: Final = 64
+MAX_POD_LABELS: Final = 1024  # Of the pod itself.
 MAX_ASKS: Final = 64  # Each type of device that a container requests is one.
 MAX_DEVICE_AMOUNTS: Final = 4 * MAX_ASKS  # Amounts of devices; an ask has up to four.
 MAX_PIECES: Final = 256  # Replicas and MIG instances, which are placed one by one.
@@ -96,6 +97,19 @@ def too_long(length: int) -> Refusal | None:
     return refusals.unsupported(
         f"the pod has more than {MAX_BYTES} bytes as an object; Berth binds none that has"
     )
+
+
+def has_too_many_labels(labels: Mapping[str, str]) -> bool:
+    """Whether a pod has more labels than are read."""
+    return len(labels) > MAX_POD_LABELS
+
+
+def too_large(pod: raw.Pod) -> Refusal | None:
+    """Return a fault if a pod is too long, or has too many labels, apart from its spec."""
+    if has_too_many_labels(pod.metadata.labels):
+        labels = len(pod.metadata.labels)
+        return refusals.unsupported(f"the pod has {labels} labels; {MAX_POD_LABELS} are the most")
+    return too_long(pod.length)
 
 
 def exceeded(spec: raw.PodSpec) -> Refusal | None:

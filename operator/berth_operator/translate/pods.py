@@ -161,8 +161,8 @@ def _without_devices(spec: raw.PodSpec, request: requests.DeviceRequest) -> tupl
 
 def cached_request(pod: raw.Pod) -> PodRequest:
     """Return what a waiting pod requests, from the cache if an equal pod was read before."""
-    if (too_long := pod_limits.too_long(pod.length)) is not None:
-        return PodRequest(requests.NO_DEVICES, (too_long,), facts.NO_DEMAND)
+    if (too_large := pod_limits.too_large(pod)) is not None:
+        return PodRequest(requests.NO_DEVICES, (too_large,), facts.NO_DEMAND)
     return _requests(pod, pod_cache.waiting_key(pod))
 
 
@@ -299,6 +299,7 @@ def read_bound(pod: raw.Pod) -> BoundPod:
         disks=disks.of_pod(pod) if pod.spec.volumes else (),
         priority=device_requests.priority(pod),
         labels=_labels(pod),
+        labels_known=not pod_limits.has_too_many_labels(pod.metadata.labels),
         start=pod.status.start_time or "",
         anti_affinity=bound_request.anti_affinity,
         weighted_terms=bound_request.weighted_terms,
@@ -317,8 +318,12 @@ def read_bound(pod: raw.Pod) -> BoundPod:
 
 
 def _labels(pod: raw.Pod) -> facts.Labels:
-    """Return the labels of a pod, in order; pods of one workload share them, or most of them."""
-    return shared_labels.of(pod.metadata.labels)
+    """Return the labels of a pod, in order; pods of one workload share them, or most of them.
+
+    Of one with too many there is none: they would be sorted and compared at each of its changes.
+    """
+    labels = pod.metadata.labels
+    return () if pod_limits.has_too_many_labels(labels) else shared_labels.of(labels)
 
 
 def _unadmitted(pod: raw.Pod) -> facts.NodeSelection | None:

@@ -17,9 +17,10 @@ from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import allocator, device_view, requests, search_effort, verdicts
 from berth_operator.scheduling.devices.search_effort import Effort
 from berth_operator.scheduling.inventory import Inventory
+from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.search import Search
-from berth_operator.scheduling.what_if import explanation_budget
+from berth_operator.scheduling.what_if import explanation_budget, node_survey, trials
 from scheduling.explain import clusters, scenes
 from support import builders
 
@@ -88,6 +89,31 @@ def test_effort_is_kept(steps: int) -> None:
     asked(crowd(40), effort)
 
     assert effort.left > -search.STEPS_PER_NODE // 5
+
+
+def test_a_node_whose_pods_hold_very_much_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pod that somebody put there may have a thousand ports; each copy of the node would have them, too."""
+    copied = list[Scenario]()
+    copy = trials.inventory_of
+
+    def noted(survey: node_survey.NodeSurvey, scenario: Scenario) -> Inventory:
+        copied.append(scenario)
+        return copy(survey, scenario)
+
+    monkeypatch.setattr(trials, "inventory_of", noted)
+    told = dict[bool, explain.Explanation]()
+    for crowded in (False, True):
+        inventory = builders.inventory(builders.node("n1", cpu=1000), builders.device("n1", 1))
+        ports = [facts.HostPort(number) for number in range(1, 1001 if crowded else 2)]
+        for at in range(50):
+            inventory.charge(builders.hold(f"h{at}", "n1", host_ports=ports))
+        copied.clear()
+        pod = builders.pod_info(request=builders.request(1), demand=builders.demand(cpu=2000))
+        effort = Effort(search_effort.MOST_STEPS // 8)
+        told[crowded] = explain.explain(Search(inventory), pod, policy=Policy(), effort=effort)
+        assert bool(copied) is not crowded
+
+    assert told[True].counts == told[False].counts
 
 
 @pytest.mark.parametrize("steps", [1, 50, LITTLE, 400, 1000])

@@ -12,6 +12,7 @@ from typing import Final
 from berth_operator.scheduling import search
 from berth_operator.scheduling.changes import Scenario
 from berth_operator.scheduling.devices.search_effort import Effort
+from berth_operator.scheduling.holds import Hold
 
 STEPS_FOR_ALL_NODES: Final = 40_000  # Where all nodes are to be diagnosed and nobody waits.
 SURVEY_FRACTION: Final = 0.4  # For the survey: which nodes refuse, and why.
@@ -31,6 +32,7 @@ NO_LIMIT: Final = 1 << 40
 # Prices in steps.
 _STEPS_PER_NODE_READ: Final = 20  # Reading a node before it is searched.
 _STEPS_PER_TRIAL: Final = 20
+_PARTS_PER_STEP: Final = 8  # A part is an amount, a port, a disk or a claim that a pod on the node holds.
 _TERMS_PER_STEP: Final = 16  # A term is a label, a value or a toleration that the pod names.
 _STEPS_PER_FILTER: Final = 5
 _NODES_PER_STEP: Final = 256
@@ -71,9 +73,14 @@ class ExplanationBudget:
         """Subtract the price of copying a node and of placing a pod on it."""
         # Of the demand only selector, affinity and tolerations count.
         steps_for_terms = scenario.demand.node_selection.size // _TERMS_PER_STEP
-        self.effort.spend(_STEPS_PER_TRIAL + len(scenario.holds) + steps_for_terms)
+        steps_for_holds = sum(1 + _parts(hold) // _PARTS_PER_STEP for hold in scenario.holds)
+        self.effort.spend(_STEPS_PER_TRIAL + steps_for_holds + steps_for_terms)
 
     def spend_on_filters(self, scenario: Scenario, nodes: int) -> None:
         """Subtract the price of filtering all nodes."""
         steps_per_256_nodes = 1 + scenario.demand.size // _TERMS_PER_STEP
         self.effort.spend(_STEPS_PER_FILTER + nodes * steps_per_256_nodes // _NODES_PER_STEP)
+
+
+def _parts(hold: Hold) -> int:
+    return len(hold.amounts) + len(hold.host_ports) + len(hold.disks) + len(hold.claims)

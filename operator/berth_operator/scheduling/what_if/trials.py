@@ -84,6 +84,8 @@ def place(survey: NodeSurvey, scenario: Scenario) -> decisions.Placement | None:
     if survey.budget.exhausted:
         return None
     survey.budget.spend_on_trial(scenario)
+    if survey.budget.effort.cut_short:
+        return None  # A node whose pods hold very much takes longer to copy than there is time.
     if scenario.demand.inter_pod_rules is not None:
         if not inter_pod_rules_hold(survey, scenario, signature):
             return None
