@@ -190,8 +190,8 @@ class KindStatuses:
 
     async def _start_write(self, key: ObjectKey) -> bool:
         """Start the write of an object's status; return whether there was anything to write."""
-        if key in self._writes:
-            return False  # It stays due.
+        if key in self._writes or key not in self._dirty:
+            return False  # It stays due, or was written out of turn in this flush.
         draft = self._draft(key)
         if draft.status is not None and key[0] == names.DEVICES and key not in self._urgent:
             of_owners = key in self._of_owners
