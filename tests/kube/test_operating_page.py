@@ -70,7 +70,7 @@ SENTENCES: Final = {
         f"{app.SECONDARY_RATE['meanwhile']:g} a second while binds are under way",
         f"{app.SECONDARY_RATE['otherwise']:g} otherwise",
         f"{app.SUMMARY_RATE['meanwhile']:g} a second while binds are under way, since each costs",
-        f"and {app.SUMMARY_RATE['otherwise']:g} otherwise; that an agent",
+        f"and {app.SUMMARY_RATE['otherwise']:g} otherwise; whose a uuid is",
         f"beyond {events.MOST_QUEUED} waiting ones",
     ],
     "requests of others": [
