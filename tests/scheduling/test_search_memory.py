@@ -136,18 +136,23 @@ def test_what_was_not_decided_in_time_is_weighed_once(monkeypatch: pytest.Monkey
     assert search._cached.bytes == answer.bytes
 
 
-def test_nodes_that_have_not_changed_refuse_as_before_when_scores_are_void(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The largest node may change each second, and with it the scores of all: only it is searched again."""
-    inventory = builders.inventory(*builders.nodes(3), builders.node("big"), builders.device("big", 8))
-    search, searched = Search(inventory), []
+@pytest.fixture
+def searched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Have all nodes refuse, and return those whose devices are searched, as the test goes on."""
+    nodes = list[str]()
 
     def refuse(view: device_view.View, *_: object, **__: object) -> allocator.Shortfall:
-        searched.append(view.device.node)
+        nodes.append(view.device.node)
         return allocator.Shortfall(decisions.Reason.FULL)
 
     monkeypatch.setattr(allocator, "allocate_or_explain", refuse)
+    return nodes
+
+
+def test_nodes_that_have_not_changed_refuse_as_before_when_scores_are_void(searched: list[str]) -> None:
+    """The largest node may change each second, and with it the scores of all: only it is searched again."""
+    inventory = builders.inventory(*builders.nodes(3), builders.node("big"), builders.device("big", 8))
+    search = Search(inventory)
     shares = builders.request(requests.Gpus(1, core=60), requests.Gpus(1, core=30, ratio=90))
     ask(search, shares)
     at_first, epoch = searched.copy(), inventory.score_epoch
@@ -160,16 +165,10 @@ def test_nodes_that_have_not_changed_refuse_as_before_when_scores_are_void(
     assert search.reasons_by_row(signatures.of(shares, builders.demand()), RULES).keys() == set(range(4))
 
 
-def test_a_claim_that_changes_has_no_node_searched_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_claim_that_changes_has_no_node_searched_again(searched: list[str]) -> None:
     """Anybody's claim makes the scores of pods with claims void, but not what their devices answered."""
     inventory = builders.inventory(*builders.nodes(3))
-    search, searched = Search(inventory), []
-
-    def refuse(view: device_view.View, *_: object, **__: object) -> allocator.Shortfall:
-        searched.append(view.device.node)
-        return allocator.Shortfall(decisions.Reason.FULL)
-
-    monkeypatch.setattr(allocator, "allocate_or_explain", refuse)
+    search = Search(inventory)
     shares = builders.request(requests.Gpus(1, core=60), requests.Gpus(1, core=30, ratio=90))
     make.put(inventory.volumes, make.claim(volume="v"), make.volume(claimed="data"))
     demand = make.using("data").demand
