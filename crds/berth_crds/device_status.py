@@ -16,8 +16,8 @@ from berth_crds import model_rules, schema_limits, vocabulary
 #
 # Each list has a bound of its own, but a Device with all of them full would cost the server seconds at
 # each write, for it goes through all of an object whatever of it changes. Most of the time of a rule is that
-# of its reads: each time that a field is read the server lists all fields of its owner. So a rule reads each
-# field of a device once at most, and a list of one list is a variable.
+# of its reads: each time that a field is read the server lists all fields of its owner. So these rules read
+# each field of a device once at most, and a list of one list is a variable.
 
 
 def _size(owner: str, field: str) -> str:
