@@ -26,10 +26,17 @@ def base(own_cluster: clusters.Cluster) -> fleet.Fleet:
 def leader(base: fleet.Fleet) -> Iterator[processes.Program]:
     """Run one operator for all tests of a module that leave it alone."""
     program = base.operator(*stages.LONG, name=f"leader-{secrets.token_hex(3)}")
-    waiting.until(lambda: "deciding:" in program.log.read_text(), what="the operator to decide", seconds=30)
-    yield program
-    assert program.alive(), processes.tail(program.log)
-    program.stop(grace=30)
+    try:
+        waiting.until(
+            lambda: "deciding:" in program.log.read_text(),
+            what="the operator to decide",
+            seconds=60,
+            instead=lambda: processes.tail(program.log),
+        )
+        yield program
+        assert program.alive(), processes.tail(program.log)
+    finally:
+        program.stop(grace=30)
     # One that had to be killed has not released its Lease, and the next module would wait for it in vain.
     assert "released the Lease" in program.log.read_text(), processes.tail(program.log)
 

@@ -168,6 +168,8 @@ class Rig:
         """Begin to watch."""
         await self._close.enter_async_context(self.invariants)
         self._close.push_async_callback(self.workload.clear)
+        # Replicas end by force, and whoever starts next need not wait until the Lease of one of them lapses.
+        self._close.push_async_callback(self.stage.vacate)
         return self
 
     async def __aexit__(

@@ -21,14 +21,20 @@ class TimedOut(AssertionError):
     """A condition did not become true before its deadline."""
 
 
-def until(condition: Callable[[], T | None], *, what: str, seconds: float = 15.0) -> T:
-    """Call `condition` until it returns something true, and return that."""
+def until(
+    condition: Callable[[], T | None],
+    *,
+    what: str,
+    seconds: float = 15.0,
+    instead: Callable[[], object] | None = None,
+) -> T:
+    """Call `condition` until it returns something true, and return that; `instead` tells what was there."""
     start = time.monotonic()
     while True:
         if result := condition():
             return result
         if (waited := time.monotonic() - start) > seconds:
-            raise TimedOut(_sentence(what, seconds))
+            raise TimedOut(_sentence(what, seconds, instead))
         time.sleep(_pause(waited))
 
 
@@ -68,7 +74,7 @@ async def eventually(
         if result:
             return result
         if (waited := time.monotonic() - start) > seconds:
-            raise TimedOut(_sentence(what, seconds) + (f"; there was {instead()}" if instead else ""))
+            raise TimedOut(_sentence(what, seconds, instead))
         await asyncio.sleep(_pause(waited))
 
 
@@ -76,5 +82,5 @@ def _pause(waited: float) -> float:
     return min(LONGEST_PAUSE, max(SHORTEST_PAUSE, OF_THE_WAIT * waited))
 
 
-def _sentence(what: str, seconds: float) -> str:
-    return f"waited {seconds:g} s in vain for {what}"
+def _sentence(what: str, seconds: float, instead: Callable[[], object] | None) -> str:
+    return f"waited {seconds:g} s in vain for {what}" + (f"; there was {instead()}" if instead else "")
