@@ -60,7 +60,7 @@ class Berth:
         inventory = self.ledger.inventory
         pod_info = existing_terms.with_terms_of_existing_pods(inventory.pods, pod_info)
         signature = signatures.of(pod_info.request, pod_info.demand)
-        mask = registry.feasible(Query(inventory, inventory.all_rows, signature))
+        mask = registry.feasible(Query.for_all_nodes(inventory, signature))
         passed = (info for info, passes in zip(inventory.infos, mask.tolist(), strict=True) if passes)
         return Answer(frozenset(info.name for info in passed if info is not None))
 

@@ -179,7 +179,7 @@ class Both:
 def asked(inventory: Inventory, waiting: queued_pods.PodInfo) -> Query:
     """Return the signature of a pod to all nodes."""
     waiting = existing_terms.with_terms_of_existing_pods(inventory.pods, waiting)
-    return Query(inventory, inventory.all_rows, signatures.of(waiting.request, waiting.demand))
+    return Query.for_all_nodes(inventory, signatures.of(waiting.request, waiting.demand))
 
 
 def feasible(inventory: Inventory, waiting: queued_pods.PodInfo) -> set[str]:

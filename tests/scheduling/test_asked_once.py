@@ -98,7 +98,7 @@ def test_decisions_and_explanations_ask_once_what_depends_on_other_pods() -> Non
 def test_which_pods_repel_is_worked_out_once_for_reasons_and_gaps() -> None:
     """An explanation wants both of the same nodes, and each term takes its time."""
     inventory, asks = cluster(1), pod_info(pod(labels=WEB, affinity=far(*(term(key) for key in KEYS))))
-    query = Query(inventory, inventory.all_rows, signatures.of(asks.request, asks.demand))
+    query = Query.for_all_nodes(inventory, signatures.of(asks.request, asks.demand))
 
     with mock.patch.object(topologies, "sums", side_effect=topologies.sums) as summed:
         reasons = reason_counts.evaluate(query, {})
@@ -127,7 +127,7 @@ def test_reasons_are_those_of_each_meaning_before_those_of_other_pods() -> None:
     inventory.charge(builders.hold("a", "n0", [0]))
     inventory.charge(builders.hold("b", "n1", [in_use]))
 
-    counts = reason_counts.count(inventory, signatures.of(asks.request, asks.demand), {})
+    counts = reason_counts.count(Query.for_all_nodes(inventory, signatures.of(asks.request, asks.demand)), {})
 
     assert {(one.reason, one.detail, one.nodes) for one in counts} == {
         (Reason.FULL, "", 1),

@@ -6,7 +6,7 @@ import pytest
 
 from berth_crds.card_load import CardLoad
 from berth_crds.vocabulary import Scope, Strategy
-from berth_operator.scheduling import card_loads, queued_pods, signatures
+from berth_operator.scheduling import card_loads, queued_pods
 from berth_operator.scheduling.devices import node_topology, requests
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.policy import Policy, Weights
@@ -188,7 +188,7 @@ def scored(search: Search, pod: queued_pods.PodInfo, policy: Policy, monkeypatch
 
     with monkeypatch.context() as patch:
         patch.setattr(search, "_score_rows", count)
-        search.place(pod.request, pod.demand, policy=policy, signature=signatures.of(pod.request, pod.demand))
+        search.place(pod.request, pod.demand, policy=policy)
     return sum(rows)
 
 

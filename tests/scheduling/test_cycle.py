@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from berth_crds.vocabulary import Scope, Strategy
 from berth_operator.scheduling import cycle, decisions, queued_pods, round_limits, search_memory, signatures
 from berth_operator.scheduling.constraints import reason_counts
+from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Bind, Count, Reason, Refusal, Reject, Wait
 from berth_operator.scheduling.devices import device_facts, requests
 from berth_operator.scheduling.devices.search_effort import Effort
@@ -349,7 +350,8 @@ def test_search_ends_when_its_time_is_over() -> None:
 
 def test_no_search_is_begun_with_less_time_than_is_its_due() -> None:
     """The second hard pod waits for a round of its own, and an easy one behind it does not."""
-    answers = timed(clock.Ticking(0.01), A, B, builders.pod_info("c"), ends=1.5)
+    other, easy = dataclasses.replace(B, namespace="other"), builders.pod_info("c", namespace="other")
+    answers = timed(clock.Ticking(0.01), A, other, easy, ends=1.5)
 
     assert [answer.uid for answer in answers] == ["uid-a", "uid-c"]
 
@@ -376,11 +378,11 @@ def test_node_that_takes_all_the_time_is_given_up() -> None:
 def test_a_node_that_was_not_searched_to_the_end_may_take_the_pod() -> None:
     """Until it has been searched a few times: so it stays reserved, and nobody else takes it meanwhile."""
     search = Search(builders.inventory(*builders.nodes(1, cards=8)))
-    signature = signatures.of(TIGHT, builders.demand())
+    query = Query.for_all_nodes(search.inventory, signatures.of(TIGHT, builders.demand()))
     found = []
 
     for _ in range(search_memory.MOST_RETRIES + 1):
         search.place(TIGHT, builders.demand(), policy=RULES, effort=Effort(expired=lambda: True))
-        found.append(search.might_fit(signature, RULES, {"n1"}))
+        found.append(search.might_fit(query, RULES, {"n1"}))
 
     assert found == [True, True, True, False]

@@ -18,7 +18,7 @@ DECLARED = frozenset({FEATURE})
 def query(inventory: Inventory, node_selection: facts.NodeSelection) -> Query:
     """Return the signature of a pod that may run there, put to all nodes."""
     signature = signatures.of(requests.NO_DEVICES, facts.NodeDemand(node_selection=node_selection))
-    return Query(inventory, inventory.all_rows, signature)
+    return Query.for_all_nodes(inventory, signature)
 
 
 def with_nodes(*nodes: facts.Node) -> Inventory:

@@ -27,7 +27,7 @@ def whole(count: int) -> requests.DeviceRequest:
 
 def passes(inventory: Inventory, count: int) -> bool:
     """Whether node n1 passes the filters for so many cards."""
-    query = Query(inventory, inventory.all_rows, signatures.of(whole(count), nodes.NO_DEMAND))
+    query = Query.for_all_nodes(inventory, signatures.of(whole(count), nodes.NO_DEMAND))
     return bool(registry.feasible(query)[inventory.index["n1"]])
 
 

@@ -98,7 +98,7 @@ def test_many_nodes_are_asked_as_few_are() -> None:
     asking = pod(preferred=terms)
     signature = signatures.of(asking.request, asking.demand)
 
-    together = node_affinity.raw_scores(Query(inventory, inventory.all_rows, signature))
+    together = node_affinity.raw_scores(Query.for_all_nodes(inventory, signature))
     rows = (slice(row, row + 1) for row in range(inventory.size))
     alone = [node_affinity.raw_scores(Query(inventory, row, signature))[0] for row in rows]
 

@@ -1,9 +1,12 @@
 """The first reason of a node, counted without looking closely: what no patience can cure comes first."""
 
+from collections.abc import Mapping
+
 import pytest
 
 from berth_operator.scheduling import decisions, queued_pods, signatures
 from berth_operator.scheduling.constraints import reason_counts
+from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Count, Reason
 from berth_operator.scheduling.devices import device_facts, requests
 from berth_operator.scheduling.inventory import Inventory
@@ -183,10 +186,18 @@ CASES: dict[str, tuple[Inventory, queued_pods.PodInfo, tuple[Count, ...]]] = {
 }
 
 
+def counted(
+    inventory: Inventory, pod: queued_pods.PodInfo, searched: Mapping[int, decisions.NodeReason]
+) -> tuple[Count, ...]:
+    """Count the reasons of all nodes."""
+    signature = signatures.of(pod.request, pod.demand)
+    return reason_counts.count(Query.for_all_nodes(inventory, signature), searched)
+
+
 @pytest.mark.parametrize(("inventory", "pod", "counts"), CASES.values(), ids=CASES.keys())
 def test_first_reason(inventory: Inventory, pod: queued_pods.PodInfo, counts: tuple[Count, ...]) -> None:
     """Each node gives its first reason, in the order in which its cards are asked ever more closely."""
-    assert reason_counts.count(inventory, signatures.of(pod.request, pod.demand), {}) == counts
+    assert counted(inventory, pod, {}) == counts
 
 
 def test_closer_look_speaks_last() -> None:
@@ -195,10 +206,8 @@ def test_closer_look_speaks_last() -> None:
     fits = scenes.cards(1)
     closer = {0: (Reason.NO_ROOT, "")}
 
-    assert reason_counts.count(inventory, signatures.of(pod.request, pod.demand), closer) == (
-        Count(Reason.TOO_FEW_CARDS, "", 2),
-    )
-    assert reason_counts.count(inventory, signatures.of(fits.request, fits.demand), closer) == (
+    assert counted(inventory, pod, closer) == (Count(Reason.TOO_FEW_CARDS, "", 2),)
+    assert counted(inventory, fits, closer) == (
         Count(Reason.NO_ROOT, "", 1),
         Count(Reason.UNDECIDED, "", 1),
     )

@@ -215,6 +215,27 @@ def test_pods_that_take_long_again_and_again_let_others_go_first(monkeypatch: py
     assert found == ["new-0", "new-1", "new-2"]
 
 
+def test_pods_that_take_long_and_are_edited_let_others_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An edit makes a pod one that was never tried, which does not bring it before others all the same."""
+    ledger, now = stage(free=True)
+    push_crowd(ledger, "2026-01-01")
+    decide = cycle.place_or_count_reasons
+
+    def slowly(search: Search, pod_info: queued_pods.PodInfo, *more: Any) -> decisions.Decision:
+        now.advance(0.025 if pod_info.namespace == "crowd" else 0.0)
+        return decide(search, pod_info, *more)
+
+    monkeypatch.setattr(cycle, "place_or_count_reasons", slowly)
+    for _ in range(6):  # One of them takes all the time of a round.
+        play(ledger, now)
+    for minor in range(3):
+        free(ledger, minor)
+        wait(ledger, f"new-{minor}", "2026-01-02")
+    push_crowd(ledger, "2026-01-01", labels=(("edited", ""),))
+
+    assert play(ledger, now) == ["new-0", "new-1", "new-2"]
+
+
 def test_a_label_counts_for_turns_within_its_namespace() -> None:
     """A burst that others of its namespace are to wait for is decided first, though it came later."""
     ledger, now = stage(free=True)

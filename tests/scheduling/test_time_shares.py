@@ -1,6 +1,12 @@
 """Who has taken much time has exceeded its share, for a while."""
 
-from berth_operator.scheduling.time_shares import HALVED_SECONDS, MOST_NAMESPACES, SHARE_SECONDS, TimeShares
+from berth_operator.scheduling.time_shares import (
+    HALVED_SECONDS,
+    LONG_TRY_SECONDS,
+    MOST_NAMESPACES,
+    SHARE_SECONDS,
+    TimeShares,
+)
 
 
 def test_a_share_is_exceeded_until_time_has_gone_by() -> None:
@@ -31,3 +37,15 @@ def test_namespaces_that_have_taken_nothing_lately_are_forgotten() -> None:
 
     assert len(shares) <= MOST_NAMESPACES
     assert shares.exceeded(f"n{3 * MOST_NAMESPACES - 1}", 3.0 * MOST_NAMESPACES)
+
+
+def test_long_tries_alone_count_for_pods_that_were_never_tried() -> None:
+    """A namespace that fills a cluster with usual pods goes on, and one whose new pods take long does not."""
+    shares = TimeShares()
+    for at in range(200):
+        shares.record("usual", LONG_TRY_SECONDS / 2, 10.0)
+        if at % 2:
+            shares.record("hard", LONG_TRY_SECONDS, 10.0)
+
+    assert [shares.exceeded(one, 10.0) for one in ("usual", "hard")] == [True, True]
+    assert [shares.exceeded(one, 10.0, by_long_tries=True) for one in ("usual", "hard")] == [False, True]

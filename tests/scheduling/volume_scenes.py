@@ -47,7 +47,7 @@ def cluster(*objects: make.Object | str) -> Inventory:
 def feasible(inventory: Inventory, pod_info: queued_pods.PodInfo) -> tuple[str, ...]:
     """Return the nodes that pass all filters."""
     signature = signatures.of(pod_info.request, pod_info.demand)
-    mask = registry.feasible(Query(inventory, inventory.all_rows, signature))
+    mask = registry.feasible(Query.for_all_nodes(inventory, signature))
     found = (inventory.infos[row] for row in np.flatnonzero(mask).tolist())
     return tuple(sorted(info.name for info in found if info is not None))
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from berth_crds import names
 from berth_operator.scheduling.nodes import facts
-from berth_operator.translate import demands, pods, raw
+from berth_operator.translate import demands, pod_limits, pods, raw
 from support import builders
 from translate import pod_requests
 
@@ -273,6 +273,20 @@ def test_what_is_preferred_beyond_the_limits_is_passed_over(term: dict[str, Any]
     found = pods.pod_info(builders.pod(gpus=1, affinity={"nodeAffinity": affinity}))
 
     assert (len(found.demand.preferred), found.faults) == (count, ())
+
+
+def test_what_is_required_leaves_the_rest_of_the_limits_to_what_is_preferred() -> None:
+    """Terms of both kinds count together."""
+    term = {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}
+    required = {"nodeSelectorTerms": [term] * (pod_limits.MAX_TERMS - 2)}
+    affinity = {
+        "requiredDuringSchedulingIgnoredDuringExecution": required,
+        "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": term}] * 5,
+    }
+
+    found = demands.demand(builders.pod(affinity={"nodeAffinity": affinity}).spec)
+
+    assert len(found.preferred) == 2
 
 
 def test_where_is_read_whole() -> None:

@@ -119,6 +119,17 @@ def test_preferences_up_to_the_limits(one: Body, most: int) -> None:
     assert (len(alone.terms), len(alone.spread)) == (most - 1, 1)
 
 
+def test_preferences_have_the_room_that_requirements_leave() -> None:
+    """Terms and constraints of both kinds count together; what they require is never passed over."""
+    required = [term()] * (pod_limits.MAX_POD_TERMS - 3)
+    near_ = near(*[wish()] * 100)["podAffinity"] | {REQUIRED: required}
+
+    found = preferred(affinity={"podAffinity": near_}, topologySpreadConstraints=[spread()])
+
+    assert found is not None
+    assert len(found.terms) == 2
+
+
 def test_spread_up_to_the_limits() -> None:
     """Soft constraints are counted together with the terms."""
     long_one = soft(selector=selecting(app=LONG))

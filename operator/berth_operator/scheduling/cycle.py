@@ -42,6 +42,7 @@ from berth_operator.scheduling import (
 )
 from berth_operator.scheduling.backlog import MOST_SEARCHED_IN_A_ROUND, Backlog
 from berth_operator.scheduling.constraints import reason_counts
+from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.devices import allocator
 from berth_operator.scheduling.devices.search_effort import Effort
 from berth_operator.scheduling.nodes import facts
@@ -126,12 +127,13 @@ def _pods_to_try(
     next_in_order, offered = None, 0
     for pod_info in active:
         # One pod is tried even if the round is over before it begins, but none in order in the part that is
-        # for those out of order. That part begins early at a pod that was tried before, if its namespace has
-        # had more than its share.
+        # for those out of order. That part begins early at a pod whose namespace has had more than its share.
         if deadlines is not None and (
             deadlines.in_order_over
             or (offered and deadlines.over)
-            or (backlog.attempts(pod_info.uid) and backlog.time_shares.exceeded(pod_info.namespace, now))
+            or backlog.time_shares.exceeded(
+                pod_info.namespace, now, by_long_tries=not backlog.attempts(pod_info.uid)
+            )
         ):
             next_in_order = pod_info
             break
@@ -204,37 +206,37 @@ def place_or_count_reasons(
     """Return the decision for a pod to which the policy has been applied (`policy_rules`)."""
     if pod_info.faults:
         return decisions.Reject(pod_info.uid, pod_info.faults)
-    signature = signatures.of(pod_info.request, pod_info.demand)
-    asked = signature, left_out
-    if asked not in unschedulable:
+    query = _query(search, pod_info)
+    if (query.signature, left_out) not in unschedulable:
         placement = search.place(
-            pod_info.request,
-            pod_info.demand,
-            policy=policy,
-            effort=effort,
-            excluded=left_out,
-            signature=signature,
+            pod_info.request, pod_info.demand, policy=policy, effort=effort, excluded=left_out, query=query
         )
         if placement is not None:
             return decisions.Bind(pod_info.uid, placement)
-    return _count_reasons(search, pod_info, asked, policy, unschedulable, effort)
+    return _count_reasons(search, pod_info, (query, left_out), policy, unschedulable, effort)
+
+
+def _query(search: Search, pod_info: queued_pods.PodInfo) -> Query:
+    """Return the query of a pod for all nodes, which the search shares with the count of reasons."""
+    return Query.for_all_nodes(search.inventory, signatures.of(pod_info.request, pod_info.demand))
 
 
 def _count_reasons(
     search: Search,
     pod_info: queued_pods.PodInfo,
-    asked: Asked,
+    asked: tuple[Query, NodeNames],
     policy: Policy,
     unschedulable: UnschedulableSignatures,
     effort: Effort,
 ) -> decisions.Wait:
     """Return why a pod waits that was searched for in vain; counted once in a round for each signature."""
-    if asked not in unschedulable:
-        signature, _ = asked
-        counts = reason_counts.count(search.inventory, signature, search.reasons_by_row(signature, policy))
+    query, left_out = asked
+    signature = query.signature
+    if (signature, left_out) not in unschedulable:
+        counts = reason_counts.count(query, search.reasons_by_row(signature, policy))
         is_decided = all(count.reason is not decisions.Reason.UNDECIDED for count in counts)
         undecided = None if is_decided else search.undecided_nodes(signature)
-        unschedulable[asked] = decisions.Wait(
+        unschedulable[signature, left_out] = decisions.Wait(
             pod_info.uid,
             counts,
             _awaited_events(counts, signature.demand, undecided),
@@ -242,7 +244,7 @@ def _count_reasons(
             unsearched=search.unsearched(signature) if effort.cut_short else 0,
             undecided=undecided or NO_NODES,
         )
-    wait = unschedulable[asked]
+    wait = unschedulable[signature, left_out]
     return wait if wait.uid == pod_info.uid else dataclasses.replace(wait, uid=pod_info.uid)
 
 
@@ -279,22 +281,18 @@ def _decide(
     if pod_info.faults and not original.faults:
         return decisions.Reject(pod_info.uid, pod_info.faults, awaited=policy_rules.POLICY_CHANGE)
     if reserved_for_others and not pod_info.faults:
+        query, excluded = _query(search, pod_info), reserved_for_others | left_out
         found = search.place(
-            pod_info.request,
-            pod_info.demand,
-            policy=policy,
-            effort=effort,
-            excluded=reserved_for_others | left_out,
+            pod_info.request, pod_info.demand, policy=policy, effort=effort, excluded=excluded, query=query
         )
         if found is not None:
             return decisions.Bind(pod_info.uid, found)
-        signature = signatures.of(pod_info.request, pod_info.demand)
         # All other nodes refuse the pod, as far as they were searched. If a reserved node may take it, it
         # stays active. If its search was cut short, it is demoted instead.
-        searched_all = signature.need.filters_suffice or not effort.cut_short
-        if searched_all and search.might_fit(signature, policy, reserved_for_others - left_out):
+        searched_all = query.need.filters_suffice or not effort.cut_short
+        if searched_all and search.might_fit(query, policy, reserved_for_others - left_out):
             return None
-        return _count_reasons(search, pod_info, (signature, left_out), policy, unschedulable, effort)
+        return _count_reasons(search, pod_info, (query, left_out), policy, unschedulable, effort)
     return place_or_count_reasons(search, pod_info, policy, unschedulable, effort, left_out)
 
 

@@ -70,17 +70,19 @@ class Search:
         policy: Policy,
         effort: Effort | None = None,
         excluded: Collection[str] = (),
-        signature: signatures.Signature | None = None,
+        query: Query | None = None,
     ) -> decisions.Placement | None:
         """Return the best node and devices, on a node that is not `excluded`; None if none was found.
 
         Preferred scopes of the pod's devices are tried first (`scopes.preferred_groupings`), then the request
         as it is, then what it means on nodes of other gpu units. Once `effort` is used up, nodes not yet
-        searched are left to the next call. A node that refused is searched again only when it changes.
+        searched are left to the next call. A node that refused is searched again only when it changes. With a
+        `query` of all nodes what is worked out for the signature stays there for who asks next.
         """
         effort = Effort() if effort is None else effort
-        signature = signature or signatures.of(request, demand)
-        refused = self._positions_refused_by_inter_pod_filters(signature, policy)
+        query = query or Query.for_all_nodes(self.inventory, signatures.of(request, demand))
+        signature = query.signature
+        refused = self._positions_refused_by_inter_pod_filters(query, policy)
         hidden = np.union1d(refused, self._positions(excluded)) if excluded else refused
         # Where the filters suffice there is no search, and a slow node is as good as any.
         slow = () if signature.need.filters_suffice else self._to_search_last.slow()
@@ -119,12 +121,11 @@ class Search:
         meant = gpu_units.nodes_meant(inventory.table, inventory.all_rows, signature)
         return NO_POSITIONS if meant is None else inventory.name_positions()[~meant]
 
-    def might_fit(self, signature: signatures.Signature, policy: Policy, names: Collection[str]) -> bool:
+    def might_fit(self, query: Query, policy: Policy, names: Collection[str]) -> bool:
         """Whether one of these nodes may fit, as far as is known without searching it."""
-        positions = np.setdiff1d(
-            self._positions(names), self._positions_refused_by_inter_pod_filters(signature, policy)
-        )
-        for one in self._signatures_by_unit(signature):
+        refused = self._positions_refused_by_inter_pod_filters(query, policy)
+        positions = np.setdiff1d(self._positions(names), refused)
+        for one in self._signatures_by_unit(query.signature):
             cached = self._current_scores(one, policy)
             to_retry = self.inventory.name_positions()[cached.rows_to_retry()]
             scored = (cached.score[positions] != search_memory.INFEASIBLE).any()
@@ -142,19 +143,16 @@ class Search:
         positions: node_table.Numbers = self.inventory.name_positions()[rows] if rows else NO_POSITIONS
         return positions
 
-    def _positions_refused_by_inter_pod_filters(
-        self, signature: signatures.Signature, policy: Policy
-    ) -> node_table.Numbers:
+    def _positions_refused_by_inter_pod_filters(self, query: Query, policy: Policy) -> node_table.Numbers:
         """Return the positions of the nodes that refuse because of other pods, there or elsewhere.
 
         These filters take longest, so they are not asked where all nodes refuse by the others.
         """
-        scores = (self._current_scores(one, policy) for one in self._signatures_by_unit(signature))
-        if signature.demand.inter_pod_rules is None or not any(one.passes_anywhere for one in scores):
+        scores = (self._current_scores(one, policy) for one in self._signatures_by_unit(query.signature))
+        if query.signature.demand.inter_pod_rules is None or not any(one.passes_anywhere for one in scores):
             return NO_POSITIONS
-        inventory = self.inventory
-        mask = registry.passes_inter_pod_filters(Query(inventory, inventory.all_rows, signature))
-        return NO_POSITIONS if mask is None else inventory.name_positions()[~mask]
+        mask = registry.passes_inter_pod_filters(query)
+        return NO_POSITIONS if mask is None else self.inventory.name_positions()[~mask]
 
     def _passes(
         self,

@@ -32,7 +32,7 @@ def demand(spec: raw.PodSpec) -> facts.NodeDemand:
         device_resources=tuple((name, amount) for name, amount in total if _of_devices(name)),
         node_selection=node_selection(spec),
         host_ports=host_ports(spec),
-        preferred=preferred(spec.affinity),
+        preferred=preferred(spec),
         images=node_images.of_pod(spec),
     )
 
@@ -140,13 +140,11 @@ def _affinity(affinity: raw.Affinity | None) -> tuple[facts.Term, ...] | None:
     return tuple(map(_term, node.required.node_selector_terms or ()))
 
 
-def preferred(affinity: raw.Affinity | None) -> tuple[facts.PreferredTerm, ...]:
+def preferred(spec: raw.PodSpec) -> tuple[facts.PreferredTerm, ...]:
     """Return the terms of preferred node affinity that count, as far as they are within the limits."""
-    node = affinity.node_affinity if affinity else None
-    terms = pod_limits.preferred_terms(node.preferred or ()) if node else ()
     return tuple(
         facts.PreferredTerm(one.weight, _term(one.preference))
-        for one in terms
+        for one in pod_limits.preferred_terms(spec)
         if one.weight > 0 and (one.preference.match_expressions or one.preference.match_fields)
     )
 

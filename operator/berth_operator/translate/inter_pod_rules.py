@@ -85,6 +85,11 @@ def spread_constraints(spec: raw.PodSpec) -> tuple[raw.TopologySpreadConstraint,
     return tuple(one for one in found if one.when_unsatisfiable == DO_NOT_SCHEDULE)
 
 
+def required(spec: raw.PodSpec) -> tuple[raw.PodAffinityTerm | raw.TopologySpreadConstraint, ...]:
+    """Return all terms and constraints by which a pod requires something of other pods."""
+    return (*affinity_terms(spec), *anti_affinity_terms(spec), *spread_constraints(spec))
+
+
 def selectors(spec: raw.PodSpec) -> Iterator[raw.LabelSelector]:
     """Yield all selectors of what a pod requires of other pods."""
     terms = (*affinity_terms(spec), *anti_affinity_terms(spec))

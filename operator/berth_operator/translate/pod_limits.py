@@ -242,13 +242,17 @@ def _affinity(spec: raw.PodSpec) -> tuple[int, list[raw.Expression]]:
     return len(terms), list(itertools.chain.from_iterable(lists))
 
 
-def preferred_terms(terms: Iterable[raw.PreferredTerm]) -> Iterator[raw.PreferredTerm]:
-    """Yield the preferred terms of a node affinity up to the first that is beyond a limit of required ones.
+def preferred_terms(spec: raw.PodSpec) -> Iterator[raw.PreferredTerm]:
+    """Yield the preferred terms of a node affinity up to the first that its limits have no room for.
 
-    A pod is not refused for what it only prefers: what is beyond the limits is passed over.
+    What the affinity requires comes first. A pod is not refused for what it only prefers: what is beyond the
+    limits is passed over.
     """
-    expressions = values = characters = 0
-    for term in itertools.islice(terms, MAX_TERMS):
+    node = spec.affinity.node_affinity if spec.affinity else None
+    required, conditions = _affinity(spec)
+    expressions, values = len(conditions), sum(len(one.values or ()) for one in conditions)
+    characters = sum(map(len, _texts_of(conditions)))
+    for term in itertools.islice((node.preferred or ()) if node else (), max(0, MAX_TERMS - required)):
         lists = (one for one in (term.preference.match_expressions, term.preference.match_fields) if one)
         found = list(itertools.chain.from_iterable(lists))
         expressions += len(found)
@@ -260,11 +264,19 @@ def preferred_terms(terms: Iterable[raw.PreferredTerm]) -> Iterator[raw.Preferre
             yield term
 
 
-def preferred_of_pods(terms: Sequence[WeightedTerm], spread: Spread) -> tuple[Sequence[WeightedTerm], Spread]:
-    """Return what a pod prefers of other pods up to the first that is beyond a limit of required terms."""
-    most, sums, kept = (MAX_POD_EXPRESSIONS, MAX_POD_VALUES, MAX_WHERE_TEXT), (0, 0, 0), 0
+def preferred_of_pods(
+    spec: raw.PodSpec, terms: Sequence[WeightedTerm], spread: Spread
+) -> tuple[Sequence[WeightedTerm], Spread]:
+    """Return what a pod prefers of other pods, up to the first that its limits have no room for.
+
+    The limits are those of what it requires of other pods, which comes first; too much of that is not read
+    and takes no room.
+    """
+    required = () if many_terms(spec) else inter_pod_rules.required(spec)
+    sums = tuple(map(sum, zip(*map(_sizes, required), strict=True))) or (0, 0, 0)
+    most, kept = (MAX_POD_EXPRESSIONS, MAX_POD_VALUES, MAX_WHERE_TEXT), 0
     written: list[raw.PodAffinityTerm | raw.TopologySpreadConstraint] = [*(one for _, one in terms), *spread]
-    for one in written[:MAX_POD_TERMS]:
+    for one in written[: MAX_POD_TERMS - len(required)]:
         sums = tuple(map(operator.add, sums, _sizes(one)))
         if any(map(operator.gt, sums, most)):
             break

@@ -21,7 +21,7 @@ def of_pod(pod: raw.Pod) -> facts.PreferredPods | None:
     spec, namespace, labels = pod.spec, pod.metadata.namespace, pod.metadata.labels
     if spec.affinity is None and not spec.topology_spread_constraints:
         return None
-    terms, spread = pod_limits.preferred_of_pods(tuple(_written(spec)), soft_spread(spec))
+    terms, spread = pod_limits.preferred_of_pods(spec, tuple(_written(spec)), soft_spread(spec))
     if not terms and not spread:
         return None
     return facts.PreferredPods(

@@ -187,7 +187,7 @@ def test_a_node_lacks_what_it_lacks_most(asks: list[requests.Gpus]) -> None:
 
     def lacks(*some: requests.Gpus) -> Any:
         pod = scenes.pod(*some)
-        query = Query(inventory, inventory.all_rows, signatures.of(pod.request, pod.demand))
+        query = Query.for_all_nodes(inventory, signatures.of(pod.request, pod.demand))
         return registry.gaps(query)
 
     together = sum(ask.count for ask in asks if ask.whole)

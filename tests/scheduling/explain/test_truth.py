@@ -15,6 +15,7 @@ from berth_operator.scheduling import (
     signatures,
 )
 from berth_operator.scheduling.constraints import cards, reason_counts
+from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import NodeReason, Reason
 from berth_operator.scheduling.deficits import Unit
 from berth_operator.scheduling.devices import allocator
@@ -49,7 +50,8 @@ def test_counts_are_those_of_the_nodes(inventory: Inventory, pod: queued_pods.Po
     search = Search(inventory)
     signature = signatures.of(pod.request, pod.demand)
     fits = search.place(pod.request, pod.demand, policy=clusters.RULES) is not None
-    cheap = reason_counts.count(inventory, signature, search.reasons_by_row(signature, clusters.RULES))
+    searched = search.reasons_by_row(signature, clusters.RULES)
+    cheap = reason_counts.count(Query.for_all_nodes(inventory, signature), searched)
 
     told = clusters.asked(inventory, pod, all_nodes=True)
 

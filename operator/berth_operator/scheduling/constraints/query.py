@@ -54,6 +54,11 @@ class Query:
         self._matching: object = NOT_COMPUTED
         self._cards_with_room: object = NOT_COMPUTED
 
+    @classmethod
+    def for_all_nodes(cls, inventory: Inventory, signature: signatures.Signature) -> "Query":
+        """Return the query of a signature for all nodes."""
+        return cls(inventory, inventory.all_rows, signature)
+
     @property
     def node_count(self) -> int:
         """The number of nodes in the query."""

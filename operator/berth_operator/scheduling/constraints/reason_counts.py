@@ -16,7 +16,6 @@ from berth_operator.scheduling.constraints import constraint, registry
 from berth_operator.scheduling.constraints.constraint import Constraint, DependsOn, Rejection
 from berth_operator.scheduling.constraints.query import Query
 from berth_operator.scheduling.decisions import Count, NodeReason, Reason
-from berth_operator.scheduling.inventory import Inventory
 
 Rejections = Callable[[Query], Iterable[Rejection]]
 Stage = tuple[tuple[Constraint, Rejections], ...]
@@ -71,21 +70,20 @@ def _importance(count: Count) -> tuple[bool, int, str, str]:
     return count.reason is Reason.NOT_PUBLISHED, -count.nodes, count.reason, count.detail
 
 
-def count(
-    inventory: Inventory, signature: signatures.Signature, searched: Mapping[int, NodeReason]
-) -> tuple[Count, ...]:
+def count(query: Query, searched: Mapping[int, NodeReason]) -> tuple[Count, ...]:
     """Count why each known node refuses; `searched` has what a search on the node showed, by row.
 
-    No place was found, so a node that gives no reason was not evaluated for want of time.
+    The query is one for all nodes. No place was found, so a node that gives no reason was not evaluated for
+    want of time.
     """
-    table = ReasonTable(inventory.table.has_node[: inventory.size])
-    for rejection in _rejections(Query(inventory, inventory.all_rows, signature)):
+    table = ReasonTable(query.table.has_node[query.rows])
+    for rejection in _rejections(query):
         table.object(rejection)
         if table.complete:
             break
     for row, why in searched.items():
         table.add(row, why)
-    table.object(Rejection(inventory.table.has_node[: inventory.size], Reason.UNDECIDED))
+    table.object(Rejection(query.table.has_node[query.rows], Reason.UNDECIDED))
     return table.counts() or (Count(Reason.NO_NODES, "", 0),)
 
 

@@ -93,7 +93,7 @@ def _of_devices(survey: node_survey.NodeSurvey, before: Scenario) -> Iterator[No
     )
     copy = trials.inventory_of(survey, well)
     by_name = facts.NodeDemand(device_resources=survey.demand.device_resources)
-    query = Query(copy, copy.all_rows, signatures.of(survey.request, by_name))
+    query = Query.for_all_nodes(copy, signatures.of(survey.request, by_name))
     table = reason_counts.evaluate(query, {})
     info = copy.infos[0]
     if table.reason_index[0]:

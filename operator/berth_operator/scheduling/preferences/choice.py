@@ -63,7 +63,7 @@ def _points(
     # Where nothing is remembered beside the scores, no pod has a device search, which alone excludes more.
     passes = cached.score != INFEASIBLE if cached.feasible is None else cached.feasible.copy()
     passes[refused] = False
-    query = Query(inventory, inventory.all_rows, signature)
+    query = Query.for_all_nodes(inventory, signature)
     stated, unstated, most = np.zeros(len(cached.score)), np.zeros(len(cached.score)), 0
     for one in (*map(registry.BY_NAME.__getitem__, cached.preferences), *of_this_pod):
         weight = getattr(weights, one.name)

@@ -53,7 +53,7 @@ class FeasibilityChecker:
         inventory = self._inventory
         self._budget.spend_on_filters(scenario, inventory.size)
         signature = signatures.of(scenario.request, scenario.demand)
-        others = registry.passes_inter_pod_filters(Query(inventory, inventory.all_rows, signature))
+        others = registry.passes_inter_pod_filters(Query.for_all_nodes(inventory, signature))
         if others is not None:  # They pass or not whatever the request means on a node.
             among = others if among is None else others & among
             signature = signatures.without_inter_pod_rules(signature)
@@ -67,7 +67,7 @@ class FeasibilityChecker:
     def _feasible_for(self, signature: signatures.Signature, among: node_table.Mask | None) -> FeasibleNodes:
         """Return which of these nodes would take the pod, with one signature."""
         inventory, request = self._inventory, signature.request
-        mask = registry.feasible(Query(inventory, inventory.all_rows, signature))
+        mask = registry.feasible(Query.for_all_nodes(inventory, signature))
         feasible = np.flatnonzero(mask if among is None else mask & among)
         rows = feasible[np.argsort(inventory.name_positions()[feasible])].tolist()
         if signature.need.any_device and not signature.need.filters_suffice:

@@ -142,7 +142,7 @@ def survey(
     """Return the reasons of all nodes; those not searched when the budget is exhausted are undecided."""
     inventory, request, demand = search.inventory, pod_info.request, pod_info.demand
     signature = signatures.of(request, demand)
-    query = Query(inventory, inventory.all_rows, signature)
+    query = Query.for_all_nodes(inventory, signature)
     reason_table = reason_counts.evaluate(query, search.current_reasons_by_row(signature, policy))
     has_node = inventory.table.has_node[: inventory.size].copy()
     _add_reasons_of_searched_nodes(

@@ -93,13 +93,13 @@ def place(survey: NodeSurvey, scenario: Scenario) -> decisions.Placement | None:
             scenario, demand=dataclasses.replace(scenario.demand, inter_pod_rules=None)
         )
         signature = signatures.of(scenario.request, scenario.demand)
-    search = Search(inventory_of(survey, scenario))
-    return search.place(
+    inventory = inventory_of(survey, scenario)
+    return Search(inventory).place(
         scenario.request,
         scenario.demand,
         policy=survey.policy,
         effort=survey.budget.effort,
-        signature=signature,
+        query=Query.for_all_nodes(inventory, signature),
     )
 
 
