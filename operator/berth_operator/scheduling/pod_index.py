@@ -20,11 +20,11 @@ import numpy as np
 
 from berth_operator.scheduling import (
     controller_index,
-    counter_index,
     label_index,
     label_memory,
     node_table,
     pod_terms,
+    selector_index,
     terms_by_row,
 )
 from berth_operator.scheduling.holds import Hold
@@ -112,7 +112,7 @@ class PodIndex:
         self._unlabelled: dict[str, collections.Counter[int]] = {}
         # The least recently asked first. An ordered dict would hash each key when it is gone through.
         self._counters: dict[CounterKey, Counter] = {}
-        self._selecting = counter_index.CounterIndex[Counter]()
+        self._selecting = selector_index.SelectorIndex[Counter]()
         self._selectors_size = 0  # Of all counters.
         self._counted_once: dict[CounterKey, node_table.Counts] = {}  # As pods are now.
         self._forgotten = False  # Whether any key was ever asked for whose counter is not kept.
@@ -245,12 +245,7 @@ class PodIndex:
 
     def selects(self, selector: facts.PodSelector, namespace: str, labels: facts.Labels) -> bool:
         """Whether a selector selects a pod."""
-        return self._test(namespace, labels)(selector)
-
-    def _test(self, namespace: str, labels: facts.Labels) -> pod_terms.Means:
-        """Return a function that tells whether a selector selects a pod."""
-        found = dict(labels)
-        return lambda one: self.includes(one, namespace) and label_matcher(one.expressions)(found)
+        return self.includes(selector, namespace) and label_matcher(selector.expressions)(dict(labels))
 
     # ------------------------------------------------------------ counts
 
@@ -353,11 +348,15 @@ class PodIndex:
 
     def repelling(self, namespace: str, labels: facts.Labels) -> frozenset[facts.PodTerm]:
         """Return the terms of required anti-affinity of pods on nodes that mean a pod with these labels."""
-        return self._repelling.meaning(namespace, labels, self._test(namespace, labels), self._keys())
+        return self._repelling.meaning(namespace, labels, self._about_namespace(namespace), self._keys())
 
     def weighted(self, namespace: str, labels: facts.Labels) -> frozenset[facts.WeightedPodTerm]:
         """Return the terms by which pods on nodes would rather have such a pod near, or away."""
-        return self._weighted.meaning(namespace, labels, self._test(namespace, labels), self._keys())
+        return self._weighted.meaning(namespace, labels, self._about_namespace(namespace), self._keys())
+
+    def _about_namespace(self, namespace: str) -> pod_terms.IsAbout:
+        """Return a function that tells whether a selector is about the pods of a namespace."""
+        return lambda selector: self.includes(selector, namespace)
 
     def _keys(self) -> frozenset[str]:
         """Return the labels that nodes have; what is said over any other concerns no node."""

@@ -1,34 +1,35 @@
 """Terms that pods on nodes have about other pods, by distinct term: how many pods of which rows have each.
 
-Which terms mean a pod is asked for each pod that is to be placed. So the answer is remembered by the
-namespace and the labels of that pod, and brought up to date with the terms that are new or gone since.
-Whoever has terms come and go all the time makes the others pay for these alone, and not for all terms that
-there are. A term over a label that no node has concerns no node: it is in no answer until some node has it.
+Which terms mean a pod is asked for each pod that is to be placed. The answer is remembered by the namespace
+and the labels of that pod until terms come or go, and found without a look at each term (`selector_index`):
+neither who has many terms nor who has them come and go all the time makes the others pay for that. A term
+over a label that no node has concerns no node: it is in no answer until some node has it.
 """
 
 import collections
 import dataclasses
+import itertools
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from berth_operator.scheduling import label_memory, node_table
+from berth_operator.scheduling import label_memory, node_table, selector_index
 from berth_operator.scheduling.nodes import facts
 
 MOST_TERMS: Final = 1024  # Different ones that the pods of one namespace bring; those beyond are coarse.
 MOST_NAMED: Final = 1 << 14  # By these together; beyond that they are coarse, too.
-MOST_CHANGES: Final = 4096  # Terms that are new or gone, until all answers are forgotten.
+MOST_IN_AN_INDEX: Final = 1024  # An index takes a bit for each term at each label that one of them names.
 
-Means = Callable[[facts.PodSelector], bool]
+IsAbout = Callable[[facts.PodSelector], bool]
 Term = TypeVar("Term", bound=Hashable)
 
 
 class Answer(NamedTuple, Generic[Term]):
-    """The terms that mean a pod, as of so many changes."""
+    """The terms that mean a pod, after so many changes of terms."""
 
     terms: frozenset[Term]
-    changes: int
+    version: int
 
 
 class TermIndex(Generic[Term]):
@@ -51,10 +52,12 @@ class TermIndex(Generic[Term]):
         self._named: collections.Counter[str] = collections.Counter()  # How much these name.
         self._counted_for: dict[str, tuple[Term, ...]] = {}  # By uid, where it is not what the pod says.
         self._rows: dict[Term, collections.Counter[int]] = {}
-        self._about: dict[str, dict[Term, None]] = {}  # By namespace; "" for perhaps any.
+        # By namespace; "" for perhaps any.
+        self._about: dict[str, list[selector_index.SelectorIndex[Term]]] = {}
+        self._index_of: dict[tuple[str, Term], selector_index.SelectorIndex[Term]] = {}
         self._meaning = label_memory.LabelMemory[Answer[Term]](lambda answer: len(answer.terms))
         self._keys: frozenset[str] | None = None  # The labels of nodes for which these answers hold.
-        self._changed: list[Term] = []  # The terms that are new or gone, one after another.
+        self._version = 0  # Goes up with each term that is new or gone.
         self._arrays: dict[Term, node_table.Numbers] = {}  # What `rows_and_counts` has returned.
 
     def __len__(self) -> int:
@@ -101,8 +104,8 @@ class TermIndex(Generic[Term]):
             self._brought[namespace] += 1
             self._named[namespace] += self._term_of(term).selector.size
             for about in _namespaces_about(self._term_of(term).selector):
-                self._about.setdefault(about, {})[term] = None
-            self._record_change(term)
+                self._add_to_index(about, term)
+            self._version += 1
         rows[row] += sign
         if not rows[row]:
             del rows[row]
@@ -116,51 +119,57 @@ class TermIndex(Generic[Term]):
         self._named[bringer] -= self._term_of(term).selector.size
         if not self._brought[bringer]:
             del self._brought[bringer], self._named[bringer]
-        for namespace in _namespaces_about(self._term_of(term).selector):
-            del self._about[namespace][term]
-            if not self._about[namespace]:
-                del self._about[namespace]
-        self._record_change(term)
+        for about in _namespaces_about(self._term_of(term).selector):
+            self._remove_from_index(about, term)
+        self._version += 1
 
-    def _record_change(self, term: Term) -> None:
-        if len(self._changed) >= MOST_CHANGES:
-            self.forget_answers()
-        if self._meaning:
-            self._changed.append(term)
+    def _add_to_index(self, about: str, term: Term) -> None:
+        indexes = self._about.setdefault(about, [])
+        if (index := next((one for one in indexes if len(one) < MOST_IN_AN_INDEX), None)) is None:
+            indexes.append(index := selector_index.SelectorIndex[Term]())
+        index.add(term, self._term_of(term).selector.expressions)
+        self._index_of[about, term] = index
+
+    def _remove_from_index(self, about: str, term: Term) -> None:
+        index, indexes = self._index_of.pop((about, term)), self._about[about]
+        index.remove(term, self._term_of(term).selector.expressions)
+        if not index:
+            indexes.remove(index)
+        if not indexes:
+            del self._about[about]
 
     def forget_answers(self) -> None:
-        """Forget which terms mean which pods, because labels of a namespace or of nodes have changed."""
+        """Forget which terms mean which pods, because labels of a namespace have changed."""
         self._meaning.clear()
-        self._changed.clear()
+        for index in itertools.chain.from_iterable(self._about.values()):
+            index.forget_namespaces()
 
     def meaning(
-        self, namespace: str, labels: facts.Labels, means: Means, keys: frozenset[str] | None = None
+        self, namespace: str, labels: facts.Labels, is_about: IsAbout, keys: frozenset[str] | None = None
     ) -> frozenset[Term]:
-        """Return the terms that mean a pod; `means` tells it of a selector.
+        """Return the terms that mean a pod; `is_about` tells whether a selector is about its namespace.
 
         `keys` are the labels that nodes have, and terms over others are left out; with None no term is.
         """
         if keys is not self._keys and keys != self._keys:
-            self.forget_answers()
+            self._meaning.clear()
         self._keys = keys
-        identity = namespace, labels
-        if (known := self._meaning.get(identity)) is None:
-            perhaps = (*self._about.get(namespace, ()), *self._about.get("", ()))
-            terms = frozenset(term for term in perhaps if self._concerns(term, means))
-        elif known.changes == len(self._changed):
+        known = self._meaning.get((namespace, labels))
+        if known is not None and known.version == self._version:
             return known.terms
-        else:
-            changed = set(self._changed[known.changes :])
-            there = (term for term in changed if term in self._rows)
-            terms = known.terms - changed | {term for term in there if self._concerns(term, means)}
-        self._meaning.put(identity, Answer(terms, len(self._changed)))
+        wanted = dict(labels)
+        selecting = (
+            index.selecting(namespace, wanted, lambda term: is_about(self._term_of(term).selector))
+            for index in (*self._about.get(namespace, ()), *self._about.get("", ()))
+        )
+        terms = frozenset(filter(self._has_domain, itertools.chain.from_iterable(selecting)))
+        self._meaning.put((namespace, labels), Answer(terms, self._version))
         return terms
 
-    def _concerns(self, term: Term, means: Means) -> bool:
-        """Whether a term means a pod, and there is a domain of it."""
-        found = self._term_of(term)
-        somewhere = self._keys is None or not found.topology_key or found.topology_key in self._keys
-        return somewhere and means(found.selector)
+    def _has_domain(self, term: Term) -> bool:
+        """Whether nodes have the label of a term, so that it concerns any of them."""
+        key = self._term_of(term).topology_key
+        return self._keys is None or not key or key in self._keys
 
     def rows(self, term: Term) -> Mapping[int, int]:
         """Return how many pods of which rows have a term, as often as each has it."""

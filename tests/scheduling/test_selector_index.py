@@ -6,7 +6,7 @@ from unittest import mock
 
 import pytest
 
-from berth_operator.scheduling import counter_index, pod_index
+from berth_operator.scheduling import pod_index, selector_index
 from berth_operator.scheduling.nodes import affinity, facts, labels
 from support import builders
 
@@ -48,10 +48,10 @@ def test_all_selectors_at_once_are_found_as_one_by_one(
     seed: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While they come and go, however little is remembered."""
-    monkeypatch.setattr(counter_index, "MOST_CHANGES", most)
-    monkeypatch.setattr(counter_index, "MOST_NAMESPACES", min(most, len(NAMESPACES) - 1))
+    monkeypatch.setattr(selector_index, "MOST_CHANGES", most)
+    monkeypatch.setattr(selector_index, "MOST_NAMESPACES", min(most, len(NAMESPACES) - 1))
     dice, there = random.Random(seed), dict[int, Selector]()
-    index = counter_index.CounterIndex[Selector]()
+    index = selector_index.SelectorIndex[Selector]()
     for at in range(150):
         if there and dice.random() < 0.4:
             gone = there.pop(dice.choice(sorted(there)))
@@ -75,7 +75,7 @@ def test_all_selectors_at_once_are_found_as_one_by_one(
 
 def test_only_a_new_selector_is_asked_for_its_namespaces() -> None:
     """And not those that are known to be about a namespace, or not."""
-    index = counter_index.CounterIndex[int]()
+    index = selector_index.SelectorIndex[int]()
     asked = mock.Mock(return_value=True)
     for at in range(100):
         index.add(at, ())

@@ -127,8 +127,8 @@ class _About(NamedTuple):
     changes: int
 
 
-class CounterIndex(Generic[T]):
-    """Things that count pods, by the expressions that labels must meet and the namespaces that count."""
+class SelectorIndex(Generic[T]):
+    """Things that select pods, by the expressions that labels must meet and the namespaces that count."""
 
     def __init__(self) -> None:
         self._numbers: dict[T, int] = {}
@@ -143,7 +143,7 @@ class CounterIndex(Generic[T]):
         return len(self._numbers)
 
     def add(self, thing: T, expressions: facts.Expressions | None) -> None:
-        """Add a thing that counts the pods whose labels meet all expressions; None is met by none."""
+        """Add a thing that selects the pods whose labels meet all expressions; None is met by none."""
         if self._unused:
             number = self._unused.pop()
             self._things[number] = thing
@@ -175,7 +175,7 @@ class CounterIndex(Generic[T]):
     def selecting(
         self, namespace: str, labels: Mapping[str, str], is_about: Callable[[T], bool]
     ) -> tuple[T, ...]:
-        """Return what counts a pod; `is_about` tells whether a thing counts any of the namespace."""
+        """Return what selects a pod; `is_about` tells whether a thing selects any of the namespace."""
         found = self._selectors.meeting(labels)
         if found:
             found &= self._numbers_about(namespace, is_about)
