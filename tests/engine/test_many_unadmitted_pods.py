@@ -69,6 +69,22 @@ def test_what_is_free_is_not_worked_out_for_each_of_them(event: Step) -> None:
     assert free.call_count <= 3
 
 
+@pytest.mark.parametrize(("cpu", "looked_at"), [("1", False), ("2", True)], ids=["its labels", "its amounts"])
+def test_an_admitted_pod_that_takes_the_same_as_before_concerns_none_of_them(
+    cpu: str, *, looked_at: bool
+) -> None:
+    """Labels of others may change at any time, and say nothing of the room that these have."""
+    ledger = with_many("5")
+    ledgers.pod_seen(ledger, rival("1"))
+
+    with mock.patch.object(ledger.unadmitted_pods, "free", wraps=ledger.unadmitted_pods.free) as free:
+        changed = rival(cpu)
+        changed.metadata.labels["app"] = "other"
+        ledgers.pod_seen(ledger, changed)
+
+    assert free.called is looked_at
+
+
 def test_a_node_that_serves_the_same_concerns_none_of_their_devices() -> None:
     """An image that was pulled says nothing of its cards."""
     ledger = with_many("5", cards=1)

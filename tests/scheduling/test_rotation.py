@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 
 from berth_operator.engine.ledger import Ledger
-from berth_operator.scheduling import backlog as backlog_module
 from berth_operator.scheduling import cycle, decisions, queued_pods, rotation, round_limits, time_shares
-from berth_operator.scheduling.backlog import MOST_SEARCHED_IN_A_ROUND, Backlog
+from berth_operator.scheduling.backlog import MOST_SEARCHED_IN_A_ROUND
 from berth_operator.scheduling.decisions import ClusterEvent
 from berth_operator.scheduling.devices import requests, search_effort
 from berth_operator.scheduling.nodes import facts
@@ -318,48 +317,6 @@ def test_reservations_end_with_those_for_whom_they_are() -> None:
     assert (reserved, len(ledger.backlog._rotation.reservations)) == (CROWD, 0)
 
 
-def test_reservations_of_all_nodes_are_not_asked_for_each() -> None:
-    """A kind for which all nodes are reserved has nothing to add, however many more become better."""
-    backlog = backlogs.requeue(A, awaited=decisions.ANY_RARE_EVENT)
-
-    backlog.cluster_event((ClusterEvent.POLICY_CHANGED,))
-    backlog.node_changed("n1", FREED, lambda _: pytest.fail("asked for nothing"))
-
-    assert not backlog._rotation.reservations.limited_pods
-
-
-def left_to(backlog: Backlog, *done: str) -> frozenset[str]:
-    """Return the nodes that a new pod leaves to those who reservation them."""
-    ready(backlog)
-    (left,) = (nodes for pod, nodes in backlog.out_of_order(0.0, done) if pod.name == "new")
-    return left
-
-
-def test_a_reservation_stands_while_one_of_its_pods_waits() -> None:
-    """Others that were woken for an earlier change and go have no part in it."""
-    backlog = backlogs.requeue(A, B, C, awaited=decisions.ANY_RARE_EVENT)
-    backlog.node_changed("n1", FREED, lambda _: True)
-    backlog.requeue("uid-a", now=0.0, awaited=decisions.ANY_RARE_EVENT)
-    backlog.node_changed("n2", FREED, lambda _: True)
-    backlog.push(builders.pod_info("new", priority=-1))
-
-    backlog.remove("uid-b")
-
-    assert left_to(backlog, "uid-a", "uid-c") == {"n2"}
-
-
-def test_a_reservation_stands_though_its_namespace_is_suspended() -> None:
-    """As long as a pod of the kind was woken whose namespace is not."""
-    slow, quick = (builders.pod_info(name, namespace=name) for name in ("slow", "quick"))
-    backlog = backlogs.requeue(slow, quick, awaited=decisions.ANY_RARE_EVENT)
-    backlog.node_changed("n1", FREED, lambda _: True)
-    backlog.push(builders.pod_info("new", priority=-1))
-
-    backlog.suspend("slow")
-
-    assert left_to(backlog, "uid-quick") == {"n1"}
-
-
 def test_those_who_must_leave_all_nodes_take_little_time_of_a_round() -> None:
     """However long the line is, a round passes over some of them, and the next rounds over the others."""
     backlog = backlogs.requeue(builders.pod_info("first", priority=1), awaited=decisions.ANY_RARE_EVENT)
@@ -376,25 +333,3 @@ def test_those_who_must_leave_all_nodes_take_little_time_of_a_round() -> None:
 
     assert held_back_since == [rotation.MOST_SKIPPED * share for share in (1, 2, 3, 3)]
     assert len(after) == 3 * rotation.MOST_SKIPPED
-
-
-def test_of_too_many_nodes_all_are_reserved() -> None:
-    """What is reserved takes no more memory than a bounded number of nodes for each kind."""
-    reservation = rotation.Reservation(1, builders.pod_info(), (False, (0, "", "", "")))
-
-    for at in range(rotation.MOST_RESERVED + 2):
-        reservation.add(f"n{at}")
-
-    assert (reservation.everywhere, reservation.nodes) == (True, set())
-
-
-def test_a_node_that_wakes_all_kinds_is_reserved_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Too many kinds wait to be compared with it; that keeps nobody from the other nodes."""
-    monkeypatch.setattr(backlog_module, "MOST_COMPARED", 1)
-    backlog = backlogs.requeue(A, B, C, awaited=decisions.ANY_RARE_EVENT)
-    for _ in range(3):
-        if not backlog.node_changed("n1", frozenset({ClusterEvent.DEVICE_CHANGED}), lambda _: True):
-            backlog.wake_all("n1", ClusterEvent.DEVICE_CHANGED)
-    backlog.push(builders.pod_info("new", priority=-1))
-
-    assert left_to(backlog, "uid-a", "uid-b", "uid-c") == {"n1"}

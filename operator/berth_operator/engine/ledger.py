@@ -216,9 +216,9 @@ class Ledger:
         if requirements is not None or nameless is not None:
             (hold,) = self._current_holds(hold.node, [hold])
         self._confirm(hold, known)
-        if self.unadmitted_pods and (certain or requirements is None):
-            for node in {hold.node, (known or hold).node}:
-                self._recharge_unadmitted(node)
+        now_certain = hold if requirements is None else None
+        for node in self.unadmitted_pods.nodes_concerned(known if certain else None, now_certain):
+            self._recharge_unadmitted(node)
 
     def _confirm(self, hold: holds.Hold, known: holds.Hold | None) -> None:
         """Charge what a pod on a node holds, in place of what was charged of it before."""

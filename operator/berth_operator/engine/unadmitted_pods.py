@@ -38,6 +38,7 @@ class _Pod:
 
     hold: Hold
     node_selection: facts.NodeSelection
+    excluded_by: tuple[Hashable, ...]  # The marks of ports with which its node has no room for its own.
     charged: facts.Amounts = ()
     charged_ports: Ports = ()
     excluded: bool = False  # Whether nothing is charged.
@@ -67,17 +68,18 @@ class FreeResources:
     amounts: Mapping[str, int]
     ports: PortUse
     row: int
-    uncertain: tuple[Mapping[Hashable, int], ...]
+    uncertain: tuple[Mapping[Hashable, int], Mapping[Hashable, int]]
 
-    def is_free(self, port: facts.HostPort) -> bool:
-        """Whether a port is free; a port without an address means all addresses."""
-        return all(
-            self.ports.count(mark, self.row) == sum(marks.get(mark, 0) for marks in self.uncertain)
-            for mark in port.excluded_by
-        )
+    def has_none_of(self, marks: Iterable[Hashable]) -> bool:
+        """Whether no pod that is certainly there has left any of these marks of ports."""
+        count, row, (unadmitted, binding) = self.ports.count, self.row, self.uncertain
+        for mark in marks:  # There may be fifty thousand, for all pods together.
+            if (there := count(mark, row)) and there != unadmitted.get(mark, 0) + binding.get(mark, 0):
+                return False
+        return True
 
 
-UNKNOWN_NODE: Final = FreeResources(None, (), {}, PortUse(), 0, ())
+UNKNOWN_NODE: Final = FreeResources(None, (), {}, PortUse(), 0, ({}, {}))
 
 
 class UnadmittedPods:
@@ -107,7 +109,9 @@ class UnadmittedPods:
     def add(self, hold: Hold, node_selection: facts.NodeSelection, known: Hold | None) -> None:
         """Record a pod that would hold this; `known` is what it was charged so far."""
         self.remove(hold.uid)
-        pod = self._pods[hold.uid] = _Pod(_with_few(hold), node_selection)
+        kept = _with_few(hold)
+        excluded_by = tuple(mark for port in kept.host_ports for mark in port.excluded_by)
+        pod = self._pods[hold.uid] = _Pod(kept, node_selection, excluded_by)
         self._by_node.setdefault(hold.node, {})[hold.uid] = pod
         self._charged.setdefault(hold.node, collections.Counter())
         self._charged_ports.setdefault(hold.node, collections.Counter())
@@ -154,6 +158,15 @@ class UnadmittedPods:
         self._set_charged(pod, hold.amounts, hold.host_ports)
         return hold
 
+    def nodes_concerned(self, before: Hold | None, after: Hold | None) -> set[str]:
+        """Return on which nodes a pod that has changed may have made room for others, or have taken it.
+
+        It held and holds this; None stands for a pod that was or is not certainly there.
+        """
+        if not self._pods or (before is not None and after is not None and _takes_alike(before, after)):
+            return set()
+        return {one.node for one in (before, after) if one is not None}
+
     def changed_uids(self, node: str, free: FreeResources) -> list[str]:
         """Return the pods of a node that must be charged from now on, or not any more."""
         pods = self._by_node.get(node, {})
@@ -198,6 +211,11 @@ class UnadmittedPods:
             pod.charged_ports = ports
 
 
+def _takes_alike(one: Hold, other: Hold) -> bool:
+    """Whether two pods take the same of what another may be refused for."""
+    return (one.node, one.amounts, one.host_ports) == (other.node, other.amounts, other.host_ports)
+
+
 def _marks(ports: Ports) -> Iterator[tuple[Hashable, int]]:
     return ((mark, 1) for port in ports for mark in port.marks)
 
@@ -232,5 +250,5 @@ def _fits(pod: _Pod, free: FreeResources) -> bool:
     return (
         all(amount <= free.amounts.get(name, amount) for name, amount in pod.hold.amounts)
         and pod.suits(free.node, free.place)
-        and all(map(free.is_free, pod.hold.host_ports))
+        and free.has_none_of(pod.excluded_by)
     )

@@ -260,7 +260,7 @@ class Backlog:
         The others then wait for any rare event, since the node may refuse them for a new reason. Without a
         node, pods have changed. Return False if they are too many to be compared, for `wake_all`.
         """
-        self._compared += sum(one.comparisons(changes) for one in self._rotation.reservations.limited_pods)
+        self._compared += self._rotation.reservations.comparisons(changes, MOST_COMPARED - self._compared)
         if self._compared > MOST_COMPARED:
             return False
         self._rotation.reservations.offered(node, able)

@@ -16,12 +16,14 @@ import collections
 import contextlib
 import dataclasses
 import functools
+import heapq
 import itertools
 import math
-from collections.abc import Callable, Collection, Container, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from typing import Final
 
-from berth_operator.scheduling import queue_order, queued_pods, queues, time_shares
+from berth_operator.scheduling import decisions, queue_order, queued_pods, queues, time_shares
 from berth_operator.scheduling.queued_pods import Entry, SortKey
 
 # Within a namespace: the priority, what a label adds there, who was never tried, the turns had, and in order.
@@ -30,6 +32,8 @@ Before = Callable[[SortKey], frozenset[str] | None]
 
 HELD_BACK_SECONDS: Final = 0.25
 MOST_RESERVED: Final = 256  # Nodes for one kind; beyond that all are reserved for it.
+# Nodes of all kinds together, in a round; those that come after so many have all nodes reserved for them.
+MOST_LOOKED_AT: Final = 1 << 16
 # Pods for which no node is left, at most so many in a round: each costs some 50 us.
 MOST_SKIPPED: Final = 64
 
@@ -67,10 +71,10 @@ class Reservations:
         """Count the kinds for which something is reserved."""
         return len(self._reservations)
 
-    @property
-    def limited_pods(self) -> list[queued_pods.PodInfo]:
-        """One pod of each kind for which some nodes are reserved, but not all of them."""
-        return [one.pod_info for one in self._limited.values()]
+    def comparisons(self, changes: decisions.AwaitedEvents, most: int) -> int:
+        """Count what `offered` compares after such changes; of more than `most` kinds not all are counted."""
+        kinds = itertools.islice(self._limited.values(), max(0, most + 1))
+        return sum(one.pod_info.comparisons(changes) for one in kinds)
 
     def woken(self, entry: Entry, node: str | None) -> None:
         """Reserve a node for a pod, because the node has improved; with None all nodes."""
@@ -122,21 +126,27 @@ class Reservations:
             if not reservation.awake:
                 self._drop(entry.kind_number)
 
-    def before(self, suspended: Container[str]) -> Before:
+    def before(self, suspended: AbstractSet[str]) -> Before:
         """Return a function from a sort key to the nodes reserved for pods before it; None where all are.
 
         What is reserved only for pods whose namespaces are suspended does not count.
         """
         firsts: dict[str, SortKey] = {}  # By node: the first pod for which it is reserved, in their order.
         everywhere: SortKey | None = None
-        all_ = self._reservations.values()
-        counting = (one for one in all_ if any(namespace not in suspended for namespace in one.awake))
-        for reservation in sorted(counting, key=lambda one: one.first):
-            if reservation.everywhere:
-                everywhere = reservation.first
-                break
-            for node in reservation.nodes:
-                firsts.setdefault(node, reservation.first)
+        in_order = [
+            (one.first, one.number, one)
+            for one in self._reservations.values()
+            if not one.awake.keys() <= suspended
+        ]
+        heapq.heapify(in_order)
+        left = MOST_LOOKED_AT
+        while in_order and everywhere is None:
+            first, _, reservation = heapq.heappop(in_order)
+            left -= len(reservation.nodes)
+            if reservation.everywhere or left < 0:
+                everywhere = first
+            else:
+                firsts.update(dict.fromkeys(reservation.nodes.difference(firsts), first))
         nodes, sort_keys = list(firsts), list(firsts.values())
 
         @functools.cache
@@ -200,7 +210,7 @@ class Rotation:
         reserved for others, a pod is skipped.
         """
         self._sort_in_new()
-        before = self.reservations.before(self._suspended)
+        before = self.reservations.before(self._suspended.names)
         skipped: set[str] = set()
         taken: list[Entry] = []
         try:
