@@ -206,6 +206,8 @@ def test_reasons_follow_nodes_that_change(
             else:
                 inventory.put_node(node)
             for node_selection in selections:
+                rows = range(inventory.size)
+                accepted = [inventory.accepts(row, node_selection) for row in rows]  # None is not remembered.
                 nodes = [info.node if info else None for info in inventory.infos]
                 found = inventory.node_selection_reasons(node_selection)
                 fresh = node_selection_reasons.node_selection_reasons(
@@ -213,6 +215,9 @@ def test_reasons_follow_nodes_that_change(
                 )
                 assert found.obstacle_counts.tolist() == fresh.obstacle_counts.tolist()
                 assert said(found) == said(fresh)
+                assert all(
+                    one in {None, reason is None} for one, reason in zip(accepted, said(fresh), strict=True)
+                )
 
 
 def said(found: node_selection_reasons.NodeSelectionReasons) -> list[object]:

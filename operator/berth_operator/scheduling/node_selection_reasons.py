@@ -81,9 +81,13 @@ class NodeSelectionCache:
 
     def accepts(self, infos: Infos, row: int, node_selection: facts.NodeSelection) -> bool | None:
         """Return whether a node accepts a pod by that; None where that is not remembered."""
-        if node_selection not in self._known:
+        if (known := self._known.get(node_selection)) is None:
             return None
-        return bool(self.get(infos, node_selection).reason_index[row] == ACCEPTED)
+        if known.changes == len(self._changed):
+            return bool(known.found.reason_index[row] == ACCEPTED)
+        # After each change of a node thousands of selections may be asked about it, and about no other.
+        info = infos[row]
+        return info is not None and info.node is not None and _accepts(info.node, node_selection)
 
     def node_labels(self, infos: Infos) -> labels.Labels:
         """Return the labels of these nodes."""
@@ -171,6 +175,13 @@ def _updated(
         missing = node_selection.missing_feature(node) if needs and node is not None else ""
         index[at], counts[at] = _of_node(node, tolerations, numbers, missing, matches=matches)
     return NodeSelectionReasons(index, counts, tuple(numbers))
+
+
+def _accepts(node: facts.Node, node_selection: facts.NodeSelection) -> bool:
+    """Whether a node gives no reason."""
+    tolerations = taints.TolerationCache(node_selection.tolerations)
+    missing, matches = node_selection.missing_feature(node), affinity.matches(node_selection, node)
+    return node_selection_reason(node, tolerations, missing, matches=matches) is None
 
 
 def _of_node(
