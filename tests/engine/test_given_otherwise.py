@@ -158,3 +158,21 @@ def test_a_node_that_names_cards_without_end_fills_no_memory(monkeypatch: pytest
     assert kept.gpupod_seen(dataclasses.replace(titled["uid-c"], node="n2")) == {"uid-c"}
     kept.gpupod_gone("uid-a")
     assert kept.gpupod_seen(dataclasses.replace(titled["uid-c"], title="d")) == {"uid-c"}
+
+
+def test_that_which_gpupods_are_read_is_chance_is_no_drift(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An agent that says more than is read makes nobody list everything anew; what else differs is told."""
+    monkeypatch.setattr(given_otherwise, "MOST_NAMED", 3)
+    other = msgspec.structs.replace(said(3, uid="uid-q"), metadata=wire.Meta("q", "ml", "gpupod-q"))
+    one, another = ledgers.with_nodes(), ledgers.with_nodes()
+    for ledger, gpupods_ in ((one, (said(2), other)), (another, (other, said(2)))):
+        ledgers.pod_seen(ledger, POD)
+        for gpupod in gpupods_:
+            ledgers.gpupod_seen(ledger, gpupod)
+    marked = [len(ledger.inventory.hold("uid-p").marked) for ledger in (one, another)]  # type: ignore[union-attr]
+
+    same = ledgers.differences(one, another)
+    another.pod_over("uid-p")
+
+    assert sorted(marked) == [0, 1]
+    assert (same, {found.name for found in ledgers.differences(one, another)}) == ((), {"uid-p"})

@@ -94,7 +94,10 @@ def portions(ledger: Ledger, fresh: Ledger, clock: ports.Clock) -> Iterator[tupl
 
 def _difference(what: str, name: str, ledger: Ledger, fresh: Ledger) -> Difference | None:
     mine, theirs = KINDS[what].value(ledger, name), KINDS[what].value(fresh, name)
-    if mine == theirs or any(name in one.assumed_pods or _without_room(one, name) for one in (ledger, fresh)):
+    both = ledger, fresh
+    if mine == theirs or any(name in one.assumed_pods or _without_room(one, name) for one in both):
+        return None
+    if what == "hold" and None not in (mine, theirs) and _marked_by_chance(mine, theirs, *both):
         return None
     one = Difference(what, name, gone=theirs is None, kept=Observation(mine), rebuilt=Observation(theirs))
     return dataclasses.replace(one, sources=_sources(one, ledger, fresh))
@@ -116,6 +119,13 @@ def _sources(one: Difference, ledger: Ledger, fresh: Ledger) -> frozenset[Source
 
 def _marked(hold: holds.Hold | None) -> frozenset[str | int]:
     return hold.marked if hold is not None else frozenset()
+
+
+def _marked_by_chance(mine: holds.Hold, theirs: holds.Hold, *ledgers: Ledger) -> bool:
+    """Whether two holds differ only by their marks, on a node whose agent says more than is read."""
+    if not any(one.given_otherwise.is_limited(mine.node) for one in ledgers):
+        return False
+    return dataclasses.replace(mine, marked=theirs.marked) == theirs
 
 
 def _related_sources(hold: holds.Hold) -> set[Source]:

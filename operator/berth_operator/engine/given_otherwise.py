@@ -31,6 +31,7 @@ class GivenOtherwise:
         self._said: dict[Place, dict[str, frozenset[str]]] = {}  # The cards, by the title of the GpuPod.
         self._places: dict[str, Place] = {}  # By the title of the GpuPod.
         self._named = totals.Totals()  # By node.
+        self._limited: set[str] = set()  # The nodes of whose GpuPods some were once too many.
         self._marked: dict[str, frozenset[str]] = {}  # By the uid of the pod.
 
     def __repr__(self) -> str:
@@ -41,8 +42,11 @@ class GivenOtherwise:
         """Record what a GpuPod says; return the uids of the pods that it concerns."""
         affected = self.gpupod_gone(named.title)
         cards = named.given_otherwise
-        fits = self._named[named.node] + len(cards) < MOST_NAMED
-        if cards and len(cards) <= MOST_CARDS and fits:
+        if not cards or len(cards) > MOST_CARDS:
+            return affected
+        if self._named[named.node] + len(cards) >= MOST_NAMED:
+            self._limited.add(named.node)
+        else:
             place = self._places[named.title] = named.uid, named.node
             self._said.setdefault(place, {})[named.title] = cards
             self._named.add(named.node, len(cards) + 1)
@@ -58,6 +62,10 @@ class GivenOtherwise:
         if not self._said[place]:
             del self._said[place]
         return {uid}
+
+    def is_limited(self, node: str) -> bool:
+        """Whether an agent says more than is read, so that it is chance which of it is."""
+        return node in self._limited
 
     def marked(self, hold: Hold) -> Hold:
         """Return what a pod holds, with the cards marked that it was given otherwise, and no others."""
