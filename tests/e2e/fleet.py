@@ -14,7 +14,7 @@ from typing import Any, Final
 from berth_crds import names
 from support import manifests
 from testbed import cluster as clusters
-from testbed import processes, shipped, waiting
+from testbed import forks, processes, shipped, waiting
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 SYSTEM: Final = "berth-system"
@@ -128,11 +128,12 @@ class Fleet:
         name: str,
         env: Mapping[str, str] | None = None,
     ) -> processes.Program:
-        program = processes.start(
-            name,
-            [sys.executable, "-m", module, "--kubeconfig", kubeconfig, *words],
-            log=self.cluster.directory / f"{name}.log",
-            env={**os.environ, **processes.OF_OURS, "PYTHONUNBUFFERED": "1", **(env or {})},
-        )
+        command = [module, "--kubeconfig", str(kubeconfig), *words]
+        log = self.cluster.directory / f"{name}.log"
+        environment = {**os.environ, **processes.OF_OURS, "PYTHONUNBUFFERED": "1", **(env or {})}
+        if env:  # It may be for the loader or the interpreter.
+            program = processes.start(name, [sys.executable, "-m", *command], log=log, env=environment)
+        else:
+            program = forks.start(name, command, log=log, env=environment)
         self.programs = [one for one in self.programs if one.alive()] + [program]
         return program

@@ -90,7 +90,7 @@ class Replica:
             if not self.program.alive() and not self.barred:
                 # Whoever loses the lead on a machine that is too busy ends as well: time counts from there.
                 self.wire.note()
-                self.exits.append(self.program.process.returncode)
+                self.exits.append(self.program.process.wait())
                 lost = self.exits[-1] == leadership.EXIT_LOST
                 self.lost_at = time.monotonic() if lost else self.lost_at
                 self._start()

@@ -125,7 +125,7 @@ class Stage:
     async def ended(self, program: processes.Program, *, seconds: float = SOON) -> int:
         """Wait for the end of a program, and give its exit status."""
         await waiting.eventually(lambda: not program.alive(), what=f"{program.name} to end", seconds=seconds)
-        return int(program.process.returncode)
+        return program.process.wait()
 
     # ------------------------------------------------------------ pods
 

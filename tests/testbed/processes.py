@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent import futures
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 # Runs between fork and exec, as a program of its own: a Python function in that place (`preexec_fn`) may
 # deadlock where there are threads, and a program in Python takes a tenth of a second. The shell is for an
@@ -52,13 +52,40 @@ class CannotStart(Exception):
     """A program could not be started, or died before it was ready; the message has its last words."""
 
 
+class Process(Protocol):
+    """What is used of a process, such as one of `subprocess.Popen`."""
+
+    @property
+    def pid(self) -> int:
+        """Its number."""
+
+    @property
+    def returncode(self) -> int | None:
+        """Its exit status, once it was asked for after the end."""
+
+    def poll(self) -> int | None:
+        """Return the exit status; None while it runs."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end and return the exit status; raise TimeoutExpired after so many seconds."""
+
+    def send_signal(self, number: int, /) -> None:
+        """Send it a signal, unless it has ended."""
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+
+    def kill(self) -> None:
+        """End it at once."""
+
+
 @dataclass(frozen=True, slots=True)
 class Program:
     """A started program: its name for people, its log, and the process."""
 
     name: str
     log: Path
-    process: subprocess.Popen[bytes]
+    process: Process
 
     def alive(self) -> bool:
         """Whether the process still runs; collects its exit status if not."""
