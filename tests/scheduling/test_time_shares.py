@@ -1,5 +1,6 @@
 """Who has taken much time has exceeded its share, for a while."""
 
+from berth_operator.scheduling import round_limits
 from berth_operator.scheduling.time_shares import (
     HALVED_SECONDS,
     LONG_TRY_SECONDS,
@@ -7,6 +8,7 @@ from berth_operator.scheduling.time_shares import (
     SHARE_SECONDS,
     TimeShares,
 )
+from support import builders, clock
 
 
 def test_a_share_is_exceeded_until_time_has_gone_by() -> None:
@@ -18,6 +20,20 @@ def test_a_share_is_exceeded_until_time_has_gone_by() -> None:
 
     assert (once, shares.exceeded("a", 10.0), shares.exceeded("b", 10.0)) == (False, True, False)
     assert not shares.exceeded("a", 10.0 + HALVED_SECONDS)
+
+
+def test_time_that_other_programs_take_is_no_part_of_a_try() -> None:
+    """On a busy machine each namespace would have had more than its share, and the order would suffer."""
+    now, cpu = clock.Clock(), clock.Clock()
+    deadlines = round_limits.RoundDeadlines(now, ends=9.0, seconds_per_search=1.0, cpu_clock=cpu)
+    budget = round_limits.RoundBudget(deadlines)
+
+    effort = budget.effort_for(builders.pod_info(), out_of_order=False)
+    now.advance(1.0)
+    cpu.advance(0.25)
+
+    assert effort is not None
+    assert budget.settle(effort) == 0.25
 
 
 def test_what_is_taken_all_the_time_is_bounded() -> None:

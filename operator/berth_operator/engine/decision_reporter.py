@@ -25,7 +25,7 @@ class DecisionReporter:
     ) -> None:
         self._ledger = ledger
         self._status_writer = status_writer
-        self._clock = clock
+        self._clock, self.cpu_clock = clock, cpu_clock
         self.reasons = waiting_reasons.WaitingReasons(
             ledger, status_writer.shown_message, clock=clock, cpu_clock=cpu_clock
         )

@@ -89,6 +89,7 @@ class Loop:
             ends=started + DECIDE_SECONDS,
             seconds_per_search=SEARCH_SECONDS,
             out_of_order_from=started + IN_ORDER_SECONDS,
+            cpu_clock=self.reporter.cpu_clock,
         )
         limits = round_limits.RoundLimits(deadlines=deadlines, is_suspended=self.binder.is_suspended)
         for decision in cycle.schedule(ledger.search, ledger.backlog, started, ledger.policy, limits):

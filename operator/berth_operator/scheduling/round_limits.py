@@ -22,13 +22,15 @@ class RoundDeadlines:
 
     The time of a search excludes filtering and scoring, which take longer the more nodes there are. From
     `out_of_order_from` on pods are tried out of order (`rotation`); what they leave of the round goes on in
-    order.
+    order. How long each pod's try took is told by `cpu_clock`, if there is one: on a busy machine much of the
+    time that goes by is that of other programs.
     """
 
     clock: Callable[[], float]
     ends: float
     seconds_per_search: float
     out_of_order_from: float = math.inf
+    cpu_clock: Callable[[], float] | None = None
 
     @property
     def over(self) -> bool:
@@ -67,6 +69,10 @@ class RoundLimits:
 DEFAULT_LIMITS: Final = RoundLimits()
 
 
+def _clock_for_tries(deadlines: RoundDeadlines | None) -> Callable[[], float]:
+    return (lambda: 0.0) if deadlines is None else deadlines.cpu_clock or deadlines.clock
+
+
 class RoundBudget:
     """The effort that a round may spend on device searches, and the time that each pod takes."""
 
@@ -76,7 +82,7 @@ class RoundBudget:
         self._searched_in_this_part = False
         self._out_of_order_begun = False
         self._steps_given = 0
-        self._clock = deadlines.clock if deadlines is not None else lambda: 0.0
+        self._clock = _clock_for_tries(deadlines)
         self._started = 0.0
 
     def effort_for(self, pod_info: queued_pods.PodInfo, *, out_of_order: bool) -> Effort | None:
