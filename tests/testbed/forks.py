@@ -30,6 +30,7 @@ from typing import Any, Final
 
 from testbed import processes, waiting
 
+TESTS: Final = Path(__file__).resolve().parents[1]
 PROGRAMS: Final = ("berth_operator", "berth_agent")
 MOST_BYTES: Final = 1 << 20  # Of a request.
 PR_SET_PDEATHSIG: Final = 1
@@ -100,15 +101,15 @@ def _first() -> Path:
     atexit.register(home.remove)
     path, log = home.path / "socket", home.path / "log"
     command = (sys.executable, "-m", "testbed.forks", str(path), *PROGRAMS)
-    environment = {**os.environ, **processes.OF_OURS, "PYTHONUNBUFFERED": "1"}
+    search = os.pathsep.join(filter(None, (str(TESTS), os.environ.get("PYTHONPATH"))))
+    environment = {**os.environ, **processes.OF_OURS, "PYTHONUNBUFFERED": "1", "PYTHONPATH": search}
     program = processes.start("forks", command, log=log, env=environment)
     atexit.register(program.kill)
     waiting.until(
-        lambda: path.exists() or not program.alive(),
-        what="the programs to be imported",
-        seconds=60,
-        instead=lambda: processes.tail(log),
+        lambda: path.exists() or not program.alive(), what="the programs to be imported", seconds=60
     )
+    if not path.exists():
+        raise processes.CannotStart(f"the programs cannot be imported: {processes.tail(log)}")
     return path
 
 
