@@ -19,11 +19,13 @@ OURS = {names.TERM: "t", names.ALLOCATION: "{}"}
 
 
 def bound(
-    name: str, *, node: str = "n1", started: str | None = None, annotations: dict[str, str] = OURS
+    name: str, *, node: str = "n1", admitted: bool = False, annotations: dict[str, str] = OURS
 ) -> raw.Pod:
     """Return a pod on a node, as the watch shows it."""
     meta = wire.Meta(name, "ml", f"u-{name}", annotations=annotations)
-    return raw.Pod(meta, raw.PodSpec(node_name=node), raw.PodStatus("Pending", start_time=started))
+    of_containers = (raw.ContainerStatus("main"),) if admitted else None
+    status = raw.PodStatus("Pending", "2026-01-01T00:00:00Z", container_statuses=of_containers)
+    return raw.Pod(meta, raw.PodSpec(node_name=node), status)
 
 
 def deleted(pod: raw.Pod) -> raw.Pod:
@@ -114,7 +116,7 @@ async def test_a_pod_that_is_admitted_ends_it(scene: Scene) -> None:
     assert scene.quarantine()
 
     scene.admissions.pod_seen(bound("late"))
-    scene.admissions.pod_seen(bound("late", started="2026-01-01T00:00:00Z"))
+    scene.admissions.pod_seen(bound("late", admitted=True))
     scene.admissions.pod_gone("u-late")
     await scene.watch.check()
 
@@ -134,7 +136,7 @@ async def test_a_pod_without_devices_neither_begins_nor_ends_it(scene: Scene) ->
         scene.leaves(f"p{at}", ended(f"p{at}", **REJECTED))
         await scene.watch.check()
         scene.admissions.pod_seen(bound(f"plain{at}", annotations=plain))
-        scene.admissions.pod_seen(bound(f"plain{at}", annotations=plain, started="2026-01-01T00:00:00Z"))
+        scene.admissions.pod_seen(bound(f"plain{at}", annotations=plain, admitted=True))
     await scene.watch.check()
 
     assert scene.quarantine()
@@ -163,7 +165,7 @@ async def test_a_pod_that_somebody_deletes_is_not_read(scene: Scene) -> None:
     assert not scene.server.requests
     assert not scene.admissions.admitting
 
-    scene.admissions.pod_seen(deleted(bound("q", started="2026-01-01T00:00:00Z")))
+    scene.admissions.pod_seen(deleted(bound("q", admitted=True)))
     assert scene.admissions.admitting == {("n1", "ml")}
 
 

@@ -13,6 +13,12 @@ from simulation import simulator
         ),
         pytest.param(
             {"phase": "Pending", "startTime": "2026-01-01T00:00:00Z"},
+            "n1",
+            "Pod ml/large does not count on n1",
+            id="its kubelet has seen it",
+        ),
+        pytest.param(
+            {"phase": "Pending", "containerStatuses": [{"name": "main"}]},
             None,
             "Pod ml/large withholds cards of n1",
             id="it has",

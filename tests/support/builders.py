@@ -254,8 +254,11 @@ def pod(
 
 def admitted(pod: raw.Pod) -> raw.Pod:
     """Return the same pod once its kubelet has admitted it."""
-    status = msgspec.structs.replace(pod.status, start_time="2026-01-01T00:00:00Z")
-    return msgspec.structs.replace(pod, status=status)
+    status = {
+        "start_time": "2026-01-01T00:00:00Z",
+        "container_statuses": tuple(raw.ContainerStatus(one.name) for one in pod.spec.containers),
+    }
+    return msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, **status))
 
 
 def renamed(pod: raw.Pod, name: str) -> raw.Pod:

@@ -50,10 +50,10 @@ class Admissions:
 
     def pod_seen(self, pod: raw.Pod) -> None:
         """Record the state of a pod on a node. Quarantined nodes get those without devices."""
-        meta, status = pod.metadata, pod.status
+        meta = pod.metadata
         if names.TERM not in meta.annotations or names.ALLOCATION not in meta.annotations:
             return
-        if status.start_time is not None:
+        if pod.status.is_admitted:
             if self._unadmitted.pop(meta.uid, None) is not None:
                 self.admitting.add((pod.spec.node_name, meta.namespace))
         elif len(self._unadmitted) < MOST_UNADMITTED or meta.uid in self._unadmitted:

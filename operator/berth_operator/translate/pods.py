@@ -16,7 +16,6 @@ import msgspec
 
 from berth_crds import aliases, allocation, device_types, names
 from berth_crds.client import decoding, errors, watch
-from berth_crds.vocabulary import PodPhase
 from berth_operator.scheduling import allocation_recovery, decisions, holds, queued_pods, values, workload
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes import facts
@@ -45,7 +44,6 @@ DEFAULT_SCHEDULERS: Final = frozenset(
     {names.SCHEDULER_NAME}
 )  # The schedulerNames that Berth serves by default.
 FINISHED = frozenset({"Succeeded", "Failed"})
-NOT_STARTED = frozenset({"", PodPhase.PENDING})
 WORD: Final = re.compile(r"[a-z0-9-]+", re.ASCII)
 NONE: Final = frozenset({"0", 0})
 # So many names of containers that ask for no device are kept; the server takes 256 KiB of annotations in all.
@@ -332,12 +330,7 @@ def _unadmitted(pod: raw.Pod) -> facts.NodeSelection | None:
     A pod beyond the limits is not read, and only the kubelet knows whether a mirror pod has a static pod
     behind it: both count once they are admitted.
     """
-    status = pod.status
-    if (
-        status.start_time
-        or status.phase not in NOT_STARTED
-        or held_devices.has_result(pod.metadata.annotations)
-    ):
+    if pod.status.is_admitted or held_devices.has_result(pod.metadata.annotations):
         return None
     if MIRROR_ANNOTATION in pod.metadata.annotations or pod_limits.exceeded(pod.spec) is not None:
         return facts.NOWHERE

@@ -5,9 +5,12 @@ loosely here too; whatever is not named here is skipped while decoding, which is
 makes a pod cost microseconds.
 """
 
+from typing import Final
+
 import msgspec
 
 from berth_crds import wire
+from berth_crds.vocabulary import PodPhase
 
 Quantity = str | int | float
 Resources = dict[str, Quantity]
@@ -287,16 +290,28 @@ class ContainerStatus(wire.Struct, frozen=True):
     allocated_resources: Resources | None = None
 
 
+NOT_STARTED: Final = frozenset({"", PodPhase.PENDING})
+
+
 class PodStatus(wire.Struct, frozen=True):
     """The observed state of a pod; what it has differs from what it asks for while it is resized."""
 
     phase: str = ""
-    start_time: str | None = None  # The kubelet writes it when it admits the pod.
+    start_time: str | None = None
     conditions: tuple[PodCondition, ...] | None = None
     container_statuses: tuple[ContainerStatus, ...] | None = None
     init_container_statuses: tuple[ContainerStatus, ...] | None = None
     resources: ContainerResources | None = None
     allocated_resources: Resources | None = None
+
+    @property
+    def is_admitted(self) -> bool:
+        """Whether the kubelet has admitted the pod: it tells of its containers from then on.
+
+        The start time does not show it: a kubelet may write it before it rejects the pod.
+        """
+        started = self.phase not in NOT_STARTED
+        return started or bool(self.container_statuses or self.init_container_statuses)
 
 
 class Pod(wire.Struct, frozen=True):
