@@ -316,3 +316,23 @@ async def test_what_is_under_way_ends_with_a_cancel() -> None:
         assert server.under_way["a"] == 1
 
     assert server.under_way["a"] == 0
+
+
+@timeless.scenario
+async def test_what_goes_first_and_is_right_again_keeps_nobody_waiting() -> None:
+    """An agent that was silent during a slow write, or whose Device has gone, has nothing written."""
+    server = Server(back=2.0)
+    statuses = Statuses(server, "back")
+    async with statuses.working():
+        await timeless.at(1.0)
+        for silent in (True, False):
+            statuses.update([node_summaries.NodeSummary("back", 1, 0, 1, silent=silent)])
+        statuses.due("gone")
+        statuses.due("gone", silent=True)
+        statuses.gone(names.DEVICES, "gone")
+        await timeless.at(4.0)
+        statuses.due("other", free=7)
+
+        await shown(server, "other", 7)
+
+    assert (server.written["gone"], server.written["back"]) == ([], [1])

@@ -7,7 +7,7 @@ import pytest
 
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling.decisions import Reason
-from berth_operator.scheduling.devices import device_facts
+from berth_operator.scheduling.devices import device_facts, requests
 from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.workload_model import WorkloadModel
 from support import builders, clock, ledgers
@@ -91,6 +91,25 @@ def test_a_node_that_changes_without_end_is_counted_anew_once_in_a_second() -> N
 
     assert len(set(found)) <= 4
     assert ledger.inventory.supply_version > 1
+
+
+def test_pods_that_change_without_end_teach_something_once_in_a_second() -> None:
+    """Whoever edits a pod all the time does not void all that is remembered each time."""
+    now = clock.Clock()
+    ledger = ledgers.with_nodes(3, now=now)
+    found = set()
+
+    for step in range(1, 31):
+        now.advance(0.1)
+        asked = builders.request(requests.Gpus(60, core=1 + step))
+        ledgers.add_waiting(ledger, request=asked, demand=builders.demand(1000 * step))
+        found.add(ledger.inventory.workload_model())
+    gated = builders.pod_info("gated", request=builders.request(requests.Gpus(4, core=50)))
+    before = dict(ledger.inventory.workload.samples)
+    ledger.pod_waiting(gated, gated=True)
+
+    assert 1 < len(found) <= 4
+    assert ledger.inventory.workload.samples == before
 
 
 def test_the_latest_state_counts_in_a_later_round() -> None:

@@ -72,6 +72,14 @@ def test_pod_without_plain_cards_teaches_what_goes_elsewhere(request_: requests.
     assert workload.sample(request_, builders.demand(0)) is None
 
 
+def test_what_no_node_can_give_teaches_nothing() -> None:
+    """Else one pod that never runs would decide what the cards of all others are worth."""
+    most = workload.MOST_CARDS
+
+    assert workload.sample(builders.request(most), builders.demand(500)) is not None
+    assert workload.sample(builders.request(most, 1), builders.demand(500)) is None
+
+
 def test_models_are_known_by_what_spellings_have_in_common() -> None:
     """Two spellings of one model are one."""
     one = workload.sample(builders.request(1, models=["Tesla T4"]), builders.demand())

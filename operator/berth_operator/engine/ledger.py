@@ -162,7 +162,8 @@ class Ledger:
             # A pod never loses its node, so the cluster must have been restored from a backup.
             self.pod_over(uid)
         self.revisions[uid] = pod_revisions.Revision.of(version)
-        self.inventory.workload.see(uid, workload.sample(pod_info.request, pod_info.demand))
+        teaches = None if gated else workload.sample(pod_info.request, pod_info.demand)
+        self.inventory.workload.see(uid, teaches)
         if self.state(uid) is State.ASSUMED:
             self.assumed_pods.update_request(pod_info)
             return

@@ -110,7 +110,7 @@ class KindStatuses:
         """Forget an object that is gone."""
         self._shown.pop((kind, name), None)
         self._dirty.discard((kind, name))
-        self._of_owners.pop((kind, name), None)
+        self._go_first_no_more((kind, name))
         self._failures.forget((kind, name))
 
     def compare_all(self) -> None:
@@ -190,20 +190,26 @@ class KindStatuses:
 
     async def _start_write(self, key: ObjectKey) -> bool:
         """Start the write of an object's status; return whether there was anything to write."""
-        if key in self._writes or key not in self._dirty:
-            return False  # It stays due, or was written out of turn in this flush.
+        if key in self._writes:
+            return False  # It stays due.
+        if key not in self._dirty:
+            self._go_first_no_more(key)  # Meanwhile it was written, or what it shows is right again.
+            return False
         draft = self._draft(key)
         if draft.status is not None and key[0] == names.DEVICES and key not in self._urgent:
             of_owners = key in self._of_owners
             await (self._limiters.of_owners if of_owners else self._limiters.of_counts).acquire()
             draft = self._draft(key)  # Much may have happened during the wait.
-        self._urgent.discard(key)
-        self._of_owners.pop(key, None)
+        self._go_first_no_more(key)
         if draft.status is None:
             self._settle(key, draft)
             return False
         self._writes.start(key, self._write(key, draft))
         return True
+
+    def _go_first_no_more(self, key: ObjectKey) -> None:
+        self._urgent.discard(key)
+        self._of_owners.pop(key, None)
 
     def _draft(self, key: ObjectKey) -> Draft:
         shown, wanted = self._shown.get(key), self._wanted_of(key)

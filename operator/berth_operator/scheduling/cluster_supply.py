@@ -59,18 +59,32 @@ def node_supply(info: node_info.NodeInfo) -> NodeSupply | None:
     return NodeSupply(kind, sum(card.memory for card in well))
 
 
+class OnceASecond:
+    """Allows something at most once a second; on a clock on which no time passes, always."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._last = 0.0
+
+    def allows(self) -> bool:
+        """Whether it may be done now; it counts as done."""
+        if 0 < (now := self._clock()) - self._last < REFRESH_SECONDS:
+            return False
+        self._last = now
+        return True
+
+
 class ClusterSupply:
     """The sums over all nodes, by what each of them adds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.version = 0  # Rises whenever new sums are published.
-        self._clock = clock
+        self._pace = OnceASecond(clock)
         self._parts: dict[str, NodeSupply] = {}  # By node.
         self._kinds: collections.Counter[workload_model.Kind] = collections.Counter()
         self._cards: collections.Counter[int] = collections.Counter()
         self._memory: collections.Counter[int] = collections.Counter()
         self._behind = False
-        self._refreshed = 0.0
         self._seen: tuple[workload_model.Supply, Scale] | None = None
 
     def update(self, node: str, added: NodeSupply | None) -> None:
@@ -90,12 +104,9 @@ class ClusterSupply:
             self.refresh()
 
     def refresh(self) -> None:
-        """Publish new sums, unless that was done within the last second; for events and between rounds.
-
-        On a clock on which no time passes they are always published.
-        """
-        if self._behind and not 0 < (now := self._clock()) - self._refreshed < REFRESH_SECONDS:
-            self._behind, self._refreshed, self._seen = False, now, None
+        """Publish new sums, unless that was done within the last second; for events and between rounds."""
+        if self._behind and self._pace.allows():
+            self._behind, self._seen = False, None
             self.version += 1
 
     def seen(self) -> tuple[workload_model.Supply, Scale]:

@@ -60,6 +60,7 @@ class Inventory:
         self._scale: cluster_supply.Scale | None = None
         self._cluster_supply = cluster_supply.ClusterSupply(clock)
         self._model = (-1, -1), workload_model.WorkloadModel()
+        self._model_pace = cluster_supply.OnceASecond(clock)  # Each change of the model voids all scores.
         self._node_selection = node_selection_reasons.NodeSelectionCache()
         self._card_masks = card_masks.CardMasks()
         self._holders: dict[str, node_info.NodeInfo] = {}  # On which node a pod holds something.
@@ -121,13 +122,12 @@ class Inventory:
         self._cluster_supply.refresh()
 
     def workload_model(self) -> workload_model.WorkloadModel:
-        """Return what to expect of the next pods, learned from those now known and what the nodes have."""
+        """Return what to expect of the next pods, learned from those known lately and what the nodes have."""
         version = self.workload.version, self._cluster_supply.version
-        if self._model[0] != version:
+        if (known := self._model[0]) != version and (known[1] != version[1] or self._model_pace.allows()):
             supply, scale = self._cluster_supply.seen()
             self._model = version, workload_model.learn(self.workload, supply)
-            if self._scale not in (None, scale):
-                self.score_epoch += 1
+            self.score_epoch += self._scale not in (None, scale)
             self._scale = scale
         return self._model[1]
 

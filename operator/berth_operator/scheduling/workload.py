@@ -3,8 +3,9 @@
 Placement that wants to leave usable rests must know what will be asked of them. It
 learns that from the pods now known, waiting and bound, from what the nodes have, and
 from a fixed prior, and from nothing else: neither order nor time nor what was learned
-before. So a restarted operator learns the same again. What is counted here is turned
-into a WorkloadModel by `workload_model`.
+before. So a restarted operator learns the same again. Pods with scheduling gates teach
+nothing: perhaps they are never meant to run, and they cost their author nothing. What is
+counted here is turned into a WorkloadModel by `workload_model`.
 """
 
 import dataclasses
@@ -20,6 +21,7 @@ from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes import facts
 
 GRID: Final = 100  # Space on a card is counted in percent.
+MOST_CARDS: Final = 64  # Of a node.
 # A request for bytes alone says nothing of the card it will meet; this card is assumed.
 ASSUMED_CARD_BYTES: Final = 48 << 30
 
@@ -42,10 +44,15 @@ class Sample:
 
 
 def sample(request: requests.DeviceRequest, demand: facts.NodeDemand) -> Sample | None:
-    """See what a pod teaches; one without cards teaches how much cpu and memory go elsewhere."""
+    """See what a pod teaches; one without cards teaches how much cpu and memory go elsewhere.
+
+    One that asks for more cards than any node has will never run, and teaches nothing.
+    """
     amounts = dict(demand.amounts)
     cpu, memory = amounts.get(facts.CPU, 0), amounts.get(facts.MEMORY, 0)
     if sizes := tuple(_sizes(request.need)):
+        if sum(size * count for size, count in sizes) > MOST_CARDS * GRID:
+            return None
         return Sample(cpu, memory, sizes, _keys(request.conditions.models))
     return _without_cards(cpu, memory) if cpu or memory else None
 
