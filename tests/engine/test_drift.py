@@ -84,6 +84,17 @@ def test_of_a_nameless_pod_its_node_and_its_gpupods_are_sources_as_well() -> Non
     assert sources(ledger, fresh)["hold"] == {POD, ("Node", "n1"), ("Device", "n1"), *gpupods}
 
 
+def test_of_a_pod_that_its_kubelet_may_reject_its_node_is_a_source_as_well() -> None:
+    """Whether it is charged depends on the labels of the node, which may change all the time."""
+    ledger, fresh = ledgers.with_nodes(1), ledgers.with_nodes(1)
+    selecting = builders.pod("p", schedulerName="other", nodeName="n1", nodeSelector={"zone": "a"})
+    for each, zone in ((ledger, "a"), (fresh, "b")):
+        each.node_seen(builders.node("n1", labels={"zone": zone}))
+        ledgers.pod_seen(each, selecting)
+
+    assert ("Node", "n1") in sources(ledger, fresh)["hold"]
+
+
 def test_only_the_revisions_of_its_sources_are_kept() -> None:
     """Those of others say nothing, and what is not there has none."""
     (found,) = ledgers.differences(ledgers.with_nodes(1), ledgers.with_nodes(1, cards=5))

@@ -248,7 +248,7 @@ def test_a_gpupod_that_names_more_than_its_pod_asks_for_is_ignored(
         late=order < 0,
     )
     ignored = ledgers.holding(ledger)
-    ledgers.gpupod_seen(ledger, builders.gpupod("true", uid="uid-p", main=[2, 3]))
+    ledgers.gpupod_seen(ledger, builders.gpupod("uid-p.n1", uid="uid-p", main=[2, 3]))
 
     assert ignored == ([], EVERY)
     assert ledgers.holding(ledger) == ([2, 3], 0)

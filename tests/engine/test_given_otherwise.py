@@ -176,3 +176,13 @@ def test_that_which_gpupods_are_read_is_chance_is_no_drift(monkeypatch: pytest.M
 
     assert sorted(marked) == [0, 1]
     assert (same, {found.name for found in ledgers.differences(one, another)}) == ((), {"uid-p"})
+
+
+def test_a_gpupod_under_a_name_that_no_agent_gives_marks_nothing() -> None:
+    """Any number of them may name a pod; those that count are among the sources that an audit compares."""
+    ledger = ledgers.with_nodes()
+    ledgers.pod_seen(ledger, POD)
+
+    ledgers.gpupod_seen(ledger, msgspec.structs.replace(said(2), metadata=wire.Meta("other", "ml", "other")))
+
+    assert free(ledger) == 3

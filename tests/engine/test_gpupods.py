@@ -91,11 +91,12 @@ HISTORIES: dict[str, tuple[list[Step], tuple[list[int], int]]] = {
         [ledgers.add_waiting, ledgers.assume, gpupod(3), pod({})],
         ([3], 1),
     ),
-    "another name than the pod's": ([pod(), OF_ANOTHER_NODE, gpupod(0, 1, name="of-n1")], ([0, 1], 0)),
+    "another name than the pod's": ([pod(), OF_ANOTHER_NODE, gpupod(0, 1, name="uid-p.n1")], ([0, 1], 0)),
     "another name, and it comes first": (
-        [pod(), gpupod(0, 1, name="of-n1"), OF_ANOTHER_NODE],
+        [pod(), gpupod(0, 1, name="uid-p.n1"), OF_ANOTHER_NODE],
         ([0, 1], 0),
     ),
+    "a name that no agent gives": ([pod(), gpupod(0, 1, name="other")], ([], EVERY)),
     "of another node": ([pod(), OF_ANOTHER_NODE], ([], EVERY)),
 }
 
@@ -106,7 +107,7 @@ def test_a_pod_holds_what_its_gpupod_names_for_as_long_as_it_names_it(
 ) -> None:
     """It is no record of the bind: what a readable one has named stays, whatever is said later.
 
-    The name of a GpuPod may be another node's; only the agent of the pod's node can have written what counts.
+    A GpuPod of the pod's name may be another node's: then the agent of the pod's node gives its own another.
     """
     ledger = ledgers.with_nodes(2)
 

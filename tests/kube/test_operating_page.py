@@ -267,6 +267,7 @@ LIMITS: Final = {
         pod_limits.MAX_POD_EXPRESSIONS,
         pod_limits.MAX_POD_VALUES,
     ),
+    "volumes": (pod_limits.MAX_VOLUMES,),
     "persistent volume claims, and disks that it names itself": (pod_limits.MAX_CLAIMS,),
     "memory for what all waiting pods of a namespace say together, and those of all": (
         pod_memory.NAMESPACE_BYTES // pod_memory.MEBIBYTE,

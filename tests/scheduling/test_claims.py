@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import pytest
 
-from berth_operator.engine import paced_wakes
+from berth_operator.engine import paced_wakes, volume_events
 from berth_operator.scheduling.decisions import ClusterEvent, Wait
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.volumes import index
@@ -243,3 +243,24 @@ def test_a_claim_that_is_edited_again_and_again_wakes_pods_a_few_times_only() ->
 
     assert woken == paced_wakes.WAKES_IN_A_ROW
     assert ledgers.ready_names(ledger) == ["p"]
+
+
+def test_claims_of_a_crowd_wake_it_together_and_none_too_often() -> None:
+    """Whoever edits many claims that the same pods use has them woken as seldom as by one of them."""
+    now = clock.Clock()
+    ledger, names = ledgers.with_nodes(1, now=now), [f"c{at}" for at in range(4)]
+    crowd = [f"p{at}" for at in range(volume_events.FEW_PODS + 1)]
+    for name in crowd:
+        ledger.pod_waiting(make.using(*names, name=name), gated=False)
+    woken = 0
+    for at in range(3 * paced_wakes.WAKES_IN_A_ROW):
+        for name in crowd:
+            ledgers.requeue(ledger, name, ClusterEvent.VOLUME_CHANGED)
+        make.put(ledger.inventory.volumes, make.claim(names[at % len(names)], volume=f"v{at}"))
+        woken += len(ledgers.ready_names(ledger))
+
+    now.advance(paced_wakes.SECONDS_BETWEEN_WAKES)
+    ledger.paced_wakes.wake_delayed()
+
+    assert woken == paced_wakes.WAKES_IN_A_ROW * len(crowd)
+    assert sorted(ledgers.ready_names(ledger)) == sorted(crowd)

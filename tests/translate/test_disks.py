@@ -85,3 +85,18 @@ def test_a_pod_of_very_many_monitors_is_refused_and_a_bound_one_is_read_in_part(
     assert refused.demand.disks == ()
     assert pods.pod_info(builders.pod(volumes=with_monitors(most // 64, 64))).faults == ()
     assert len(bound.hold.disks) == 4
+
+
+def test_a_pod_of_very_many_volumes_is_refused_and_of_a_bound_one_the_first_are_read() -> None:
+    """Each takes time, also one that is neither a claim nor a disk."""
+    most = pod_limits.MAX_VOLUMES
+    volumes = [{"name": f"v{at}", "emptyDir": {}} for at in range(most)]
+    last = {"name": "last", "gcePersistentDisk": {"pdName": "last"}}
+
+    refused = pods.pod_info(builders.pod(volumes=[*volumes, last]))
+    read = pods.pod_info(builders.pod(volumes=[*volumes[1:], last]))
+    bound = pods.read_bound(builders.pod(volumes=[*volumes, last], nodeName="n1"))
+
+    (fault,) = refused.faults
+    assert fault.detail == f"the pod has {most + 1} volumes; Berth reads {most} at most"
+    assert (len(read.demand.disks), read.faults, bound.hold.disks) == (1, (), ())

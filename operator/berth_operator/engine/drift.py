@@ -110,8 +110,10 @@ def _sources(one: Difference, ledger: Ledger, fresh: Ledger) -> frozenset[Source
     found = {(POD, one.name)}
     if one.kind != "hold":
         return frozenset(found)
-    is_unreadable = one.name in ledger.unreadable_pods or one.name in fresh.unreadable_pods
-    if is_unreadable or _marked(one.kept.value) != _marked(one.rebuilt.value):
+    both = ledger, fresh
+    # A pod that its kubelet has not admitted is charged what its node has room for.
+    depends = any(one.name in each.unreadable_pods or one.name in each.unadmitted_pods for each in both)
+    if depends or _marked(one.kept.value) != _marked(one.rebuilt.value):
         for hold in (one.kept.value, one.rebuilt.value):
             found |= _related_sources(hold) if hold is not None else set()
     return frozenset(found)
@@ -129,10 +131,9 @@ def _marked_by_chance(mine: holds.Hold, theirs: holds.Hold, *ledgers: Ledger) ->
 
 
 def _related_sources(hold: holds.Hold) -> set[Source]:
-    """Return the other sources of a pod whose own record cannot be read, or is contradicted by its GpuPod."""
-    namespace = hold.title.partition("/")[0]
-    names = (hold.title, f"{namespace}/{hold.uid}.{hold.node}")
-    return {(NODE, hold.node), (DEVICE, hold.node), *((GPU_POD, name) for name in names)}
+    """Return the other sources of what a pod is charged that its own object alone does not tell."""
+    gpupods = ((GPU_POD, title) for title in hold.gpupod_titles)
+    return {(NODE, hold.node), (DEVICE, hold.node), *gpupods}
 
 
 def _waiting(ledger: Ledger, uid: str) -> queued_pods.PodInfo | None:

@@ -73,8 +73,9 @@ class GivenOtherwise:
             return hold  # As on nearly every cluster.
         before = self._marked.pop(hold.uid, frozenset())
         own = hold.marked - before
-        # Agents of other nodes have no say.
-        said = frozenset[str]().union(*self._said.get((hold.uid, hold.node), {}).values())
+        # Agents of other nodes have no say, nor do GpuPods under other names.
+        by_title = self._said.get((hold.uid, hold.node), {})
+        said = frozenset[str]().union(*(by_title.get(title, ()) for title in hold.gpupod_titles))
         extra = said - own - {share.uuid for share in hold.shares}
         if extra:
             self._marked[hold.uid] = extra

@@ -1,18 +1,22 @@
 """The part of the ledger that follows claims, PersistentVolumes and storage.
 
 A change wakes the pods that wait with a claim that it is about, now or soon (`paced_wakes`), and at once
-those binds that wait for it.
+those binds that wait for it. Thousands of pods may use the same claims. So claims that many pods use are
+paced together, those of a namespace; a claim of few pods by itself.
 """
 
 import asyncio
 import contextlib
 import functools
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from berth_operator.engine import paced_wakes, pod_revisions
 from berth_operator.scheduling.backlog import Backlog
 from berth_operator.scheduling.pods_by_claim import ChangedClaims
 from berth_operator.scheduling.volumes import facts, index
+
+FEW_PODS: Final = 8  # Of a claim that is paced by itself.
 
 
 class VolumeEvents:
@@ -26,6 +30,8 @@ class VolumeEvents:
         self._wake = wake
         self._paced = paced
         self._waiting: dict[facts.ClaimKey, dict[asyncio.Event, None]] = {}
+        # By namespace, the claims of many pods that have changed.
+        self._crowded: dict[str, set[facts.ClaimKey]] = {}
         volumes.on_change = self._changed
 
     def _changed(self, claims: ChangedClaims) -> None:
@@ -39,12 +45,19 @@ class VolumeEvents:
     def _wake_pods(self, claims: ChangedClaims) -> None:
         if claims is None:
             self._paced.wake("any claim has changed", lambda: self._backlog.volumes_changed(None))
-        else:
-            for key in claims:
-                self._paced.wake(
-                    ("a claim has changed", key),
-                    functools.partial(self._backlog.volumes_changed, frozenset((key,))),
-                )
+            return
+        for key in claims:
+            if self._backlog.by_claim.count(key) <= FEW_PODS:
+                call = functools.partial(self._backlog.volumes_changed, frozenset((key,)))
+                self._paced.wake(("a claim has changed", key), call)
+            else:
+                namespace, _ = key
+                self._crowded.setdefault(namespace, set()).add(key)
+                call = functools.partial(self._wake_crowds, namespace)
+                self._paced.wake(("claims of many pods have changed", namespace), call)
+
+    def _wake_crowds(self, namespace: str) -> None:
+        self._backlog.volumes_changed(self._crowded.pop(namespace, frozenset()))
 
     @contextlib.contextmanager
     def following(self, claims: Iterable[facts.ClaimKey]) -> Iterator[asyncio.Event]:

@@ -86,6 +86,8 @@ def rejection(hold: Hold, named: NamedDevices, most: int = holds.ALL_CARDS) -> s
         return f"it is of a pod with the uid {named.uid}, and that of the pod is {hold.uid}"
     if named.node != hold.node:
         return f"it is of node {named.node}, and the pod is on {hold.node}"
+    if named.title not in hold.gpupod_titles:
+        return f"it is called {named.title}, and the pod is {hold.title}"
     if (count := len(_listed(named))) > most:
         return f"it names {count} cards, and the pod has {most} at most for what it asks"
     return ""

@@ -52,7 +52,7 @@ class Backlog:
         self._raised = queues.Lines[queue_order.Group, queue_order.LocalOrder](self._stands)
         self._rotation = rotation.Rotation(self._stands, self._suspended)
         self.time_shares = self._rotation.time_shares
-        self._by_claim = PodsByClaim()
+        self.by_claim = PodsByClaim()
         self._label_limit = self._tickets = 0
 
     def __len__(self) -> int:
@@ -112,7 +112,7 @@ class Backlog:
     def _entered(self, pod_info: PodInfo, attempts: int = 0) -> Entry:
         self._entries[pod_info.uid] = entry = Entry(pod_info, pod_info.order(self._label_limit), attempts)
         if pod_info.demand.claims:
-            self._by_claim.add(pod_info.uid, pod_info.demand.claims)
+            self.by_claim.add(pod_info.uid, pod_info.demand.claims)
         return entry
 
     def set_label_limit(self, limit: int) -> None:
@@ -132,7 +132,7 @@ class Backlog:
             return None
         self._leave(entry)
         if entry.pod_info.demand.claims:
-            self._by_claim.remove(uid, entry.pod_info.demand.claims)
+            self.by_claim.remove(uid, entry.pod_info.demand.claims)
         return entry.pod_info
 
     def pod_placed(self, uid: str) -> PodInfo | None:
@@ -246,7 +246,7 @@ class Backlog:
 
     def volumes_changed(self, claims: ChangedClaims) -> None:
         """Wake the pods that may be helped by a change of one of these claims; None stands for all."""
-        found = ((uid, self._entries[uid]) for uid in self._by_claim.uids(claims))
+        found = ((uid, self._entries[uid]) for uid in self.by_claim.uids(claims))
         event = ClusterEvent.VOLUME_CHANGED
         self._wake({uid: entry for uid, entry in found if event in (entry.awaited or ())}, None)
 

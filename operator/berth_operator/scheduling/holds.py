@@ -57,6 +57,11 @@ class Hold:
         """The namespace of the pod."""
         return self.title.partition("/")[0]
 
+    @property
+    def gpupod_titles(self) -> tuple[str, str]:
+        """The titles of the GpuPods that may speak for it: its own, and where that is taken, a longer one."""
+        return self.title, f"{self.namespace}/{self.uid}.{self.node}"
+
     def with_devices_of(self, other: "Hold") -> "Hold":
         """Return this hold with the devices of another one, but for those that are marked."""
         devices = other.shares, other.withheld, other.withheld_types

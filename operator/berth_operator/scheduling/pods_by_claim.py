@@ -26,6 +26,10 @@ class PodsByClaim:
                 if not uids:
                     del self._uids[claim.key]
 
+    def count(self, claim: facts.ClaimKey) -> int:
+        """Count the pods that use a claim."""
+        return len(self._uids.get(claim, ()))
+
     def uids(self, claims: ChangedClaims) -> Collection[str]:
         """Return the pods that use one of these claims; with None those that use any."""
         found = self._uids.values() if claims is None else (self._uids.get(key, {}) for key in claims)

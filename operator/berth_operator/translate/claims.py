@@ -21,7 +21,7 @@ def of_pod(pod: raw.Pod) -> tuple[facts.PodClaim, ...]:
 def _each(pod: raw.Pod) -> Iterator[facts.PodClaim]:
     """Yield the claim of each volume, as Kubernetes names them: that of an ephemeral one `pod-volume`."""
     namespace = pod.metadata.namespace
-    for volume in pod.spec.volumes or ():
+    for volume in pod_limits.first_volumes(pod.spec):
         if (source := volume.persistent_volume_claim) is not None:
             yield facts.PodClaim(namespace, source.claim_name)
         elif volume.ephemeral is not None:

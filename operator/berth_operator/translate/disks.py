@@ -17,7 +17,7 @@ def of_pod(pod: raw.Pod) -> tuple[facts.Disk, ...]:
 
     Together they have at most MAX_BOUND_MONITORS monitors, by each of which they are compared.
     """
-    found = dict.fromkeys(itertools.chain.from_iterable(map(_each, pod.spec.volumes or ())))
+    found = dict.fromkeys(itertools.chain.from_iterable(map(_each, pod_limits.first_volumes(pod.spec))))
     some = tuple(itertools.islice(found, pod_limits.MAX_BOUND_DISKS))
     monitors = itertools.accumulate(len(one.monitors) for one in some)
     return tuple(

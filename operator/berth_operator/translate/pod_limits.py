@@ -36,7 +36,8 @@ MAX_BOUND_CLAIMS: Final = 1024  # Of a bound pod, which cannot be refused.
 MAX_DISKS: Final = 64
 MAX_BOUND_DISKS: Final = 1024  # Of a bound pod, which cannot be refused.
 MAX_MONITORS: Final = 512  # Of all its disks together.
-MAX_BOUND_MONITORS: Final = 8192  # Of a bound pod, which cannot be refused.
+MAX_BOUND_MONITORS: Final = 1024  # Of a bound pod, which cannot be refused.
+MAX_VOLUMES: Final = 4096  # Of a bound pod those beyond are not read.
 MAX_BOUND_PORTS: Final = 1024  # Of a bound pod, which cannot be refused.
 MAX_AMOUNTS: Final = 4096  # Requests and limits of all containers.
 MAX_SELECTOR: Final = 64
@@ -97,6 +98,16 @@ def too_long(length: int) -> Refusal | None:
     return refusals.unsupported(
         f"the pod has more than {MAX_BYTES} bytes as an object; Berth binds none that has"
     )
+
+
+def first_volumes(spec: raw.PodSpec) -> Iterable[raw.Volume]:
+    """Return the volumes of a pod that are read: each takes time, and there may be tens of thousands."""
+    return itertools.islice(spec.volumes or (), MAX_VOLUMES)
+
+
+def too_many_volumes(spec: raw.PodSpec) -> Refusal | None:
+    """Return a fault if a pod has more volumes than are read."""
+    return _first(iter([("volumes", MAX_VOLUMES, len(spec.volumes or ()))]))
 
 
 def has_too_many_labels(labels: Mapping[str, str]) -> bool:

@@ -197,6 +197,8 @@ def _with_volumes(
     demand: facts.NodeDemand, pod: raw.Pod
 ) -> tuple[facts.NodeDemand, tuple[decisions.Refusal, ...]]:
     """Return the demand with the volumes of the pod, and faults if there are too many."""
+    if (too_many := pod_limits.too_many_volumes(pod.spec)) is not None:
+        return demand, (too_many,)
     images, claimed = node_images.of_volumes(pod.spec.volumes or ()), claims.of_pod(pod)
     named = disks.of_pod(pod)
     if not (images or claimed or named):

@@ -83,4 +83,7 @@ class ExplanationBudget:
 
 
 def _parts(hold: Hold) -> int:
-    return len(hold.amounts) + len(hold.host_ports) + len(hold.disks) + len(hold.claims)
+    """Count what a copy of a node does for each of: of a disk each monitor, of a term all that it names."""
+    disks = sum(max(1, len(one.monitors)) for one in hold.disks)
+    terms = sum(one.size for one in (*hold.anti_affinity, *(one.term for one in hold.weighted_terms)))
+    return len(hold.amounts) + len(hold.host_ports) + disks + len(hold.claims) + terms
