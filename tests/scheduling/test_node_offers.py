@@ -11,6 +11,7 @@ from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import cycle, decisions, node_offers, queued_pods
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.devices.device_facts import PhysicalDevice
+from berth_operator.scheduling.policy import Policy
 from scheduling.placements import place
 from support import builders, clock, ledgers, random_clusters
 
@@ -109,6 +110,25 @@ def test_who_waits_for_one_instance_is_helped_by_no_other(named: str, able: bool
 
     assert node_offers.judge(inventory, "n1")(pod) is able
     assert (place(inventory, pod) is not None) is able
+
+
+@pytest.mark.parametrize(
+    "ask", [requests.cards(1), requests.Gpus(1, core=50, ratio=50)], ids=["whole", "part"]
+)
+def test_who_waits_for_a_model_is_helped_by_no_other(ask: requests.Gpus) -> None:
+    """Unless a policy says what people call models: then one may be another."""
+    inventory = builders.inventory(*builders.nodes(1, cards=2))
+    card = builders.card().model
+    renamed = Policy(models=(("mine", card),))
+
+    found = [
+        node_offers.judge(inventory, "n1", policy=policy)(
+            builders.pod_info(request=builders.request(ask, models=[model]))
+        )
+        for model, policy in ((card, Policy()), ("other", Policy()), ("other", renamed))
+    ]
+
+    assert found == [True, False, True]
 
 
 def test_a_name_that_a_node_advertises_no_more_may_help() -> None:

@@ -4,8 +4,8 @@ When something becomes free or a node changes, most waiting pods could not use i
 nodes for each of them would take longer than the change is worth, so each kind of waiting pod is
 first compared with the one node that changed. A yes promises nothing, a no is certain: what is
 compared here is necessary on any node. Selectors and taints are compared where that is remembered
-from a search, and of the conditions on cards their uuids. Models, combinations, and all constraints that
-are not named here are left to the search.
+from a search, and of the conditions on cards their uuids and models. Combinations, and all constraints that
+are not named here, are left to the search.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ from berth_operator.scheduling import (
     signatures,
 )
 from berth_operator.scheduling.constraints import registry
-from berth_operator.scheduling.devices import device_facts, requests
+from berth_operator.scheduling.devices import conditions, device_facts, requests
 from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.inventory import Inventory
@@ -50,6 +50,7 @@ class Offer:
     gpu_unit: str = ""
     uuids: frozenset[str] = frozenset()  # Of its cards and of their instances.
     unused: frozenset[str] = frozenset()  # Of the cards that nobody uses any of.
+    models: frozenset[str] = frozenset()  # Of its cards.
 
 
 def left(inventory: Inventory, name: str) -> Left:
@@ -84,6 +85,7 @@ def offer(inventory: Inventory, name: str, core_limit: int = requests.WHOLE) -> 
         gpu_unit=info.device.gpu_unit if info.device else "",
         uuids=frozenset(device_facts.unique_uuids(info.device)) if info.device else frozenset(),
         unused=frozenset(card.uuid for card, unused in zip(cards, table.unused[at], strict=False) if unused),
+        models=frozenset(card.model for card in cards),
     )
 
 
@@ -122,6 +124,14 @@ def _may_give(there: Offer, need: requests.Need, named: frozenset[str]) -> bool:
     return not (need.replicas or need.instances) or not named.isdisjoint(there.uuids)
 
 
+def _has_model(there: Offer, request: requests.DeviceRequest) -> bool:
+    """Whether a node has a card of a model that will do, where the pod asks for cards or shares of them."""
+    kinds, need = request.conditions.of_models, request.need
+    if kinds == requests.ANY_MODEL or there.gpu_unit or not (need.whole or need.shares):
+        return True
+    return any(conditions.model_meets(model, kinds) for model in there.models)
+
+
 def _no_help(before: Left, pod_info: queued_pods.PodInfo) -> bool:
     """Whether the resources sufficed before a pod without devices ended, and its end lifts nothing else."""
     signature = signatures.of(pod_info.request, pod_info.demand)
@@ -150,6 +160,9 @@ def judge(
         if (there := known(limit)) is None or (before is not None and _no_help(before, pod_info)):
             return False
         if not may_take(there, pod_info.request, pod_info.demand):
+            return False
+        # A policy may have names of its own for models.
+        if not policy.models and not _has_model(there, pod_info.request):
             return False
         return inventory.accepts(inventory.index[name], pod_info.demand.node_selection) is not False
 
