@@ -6,7 +6,6 @@ start an operator or an agent, end it politely or by a crash. No process outlive
 
 import dataclasses
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -131,9 +130,6 @@ class Fleet:
         command = [module, "--kubeconfig", str(kubeconfig), *words]
         log = self.cluster.directory / f"{name}.log"
         environment = {**os.environ, **processes.OF_OURS, "PYTHONUNBUFFERED": "1", **(env or {})}
-        if env:  # It may be for the loader or the interpreter.
-            program = processes.start(name, [sys.executable, "-m", *command], log=log, env=environment)
-        else:
-            program = forks.start(name, command, log=log, env=environment)
+        program = forks.start(name, command, log=log, env=environment)
         self.programs = [one for one in self.programs if one.alive()] + [program]
         return program

@@ -3,7 +3,7 @@
 A program takes most of its first second for imports, and tests start some two hundred. So one process
 imports them once and is forked for each start: the copy gets its own session, arguments, environment and log,
 and runs the program's `main` as `python -m` would. What the dynamic loader and the interpreter read from the
-environment is that of the first process; a program that needs another is started by `processes.start`.
+environment is that of the first process; a program that is to have another is not forked.
 
     python -m testbed.forks SOCKET MODULE...
 
@@ -13,6 +13,7 @@ listens for one request on each connection, and answers with the process id and,
 import atexit
 import contextlib
 import ctypes
+import dataclasses
 import functools
 import gc
 import importlib
@@ -87,30 +88,53 @@ class ForkedProcess:
 
 def start(name: str, words: Sequence[str], *, log: Path, env: Mapping[str, str]) -> processes.Program:
     """Start a program of ours, given as its module and arguments, as `processes.start` does."""
+    first = _first()
+    if _read_early(env) != first.read_early:
+        return processes.start(name, _command(words), log=log, env=env)
     log.touch()
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    connection.connect(str(_first()))
-    connection.send(json.dumps({"words": words, "log": str(log), "env": dict(env)}).encode())
-    return processes.Program(name=name, log=log, process=ForkedProcess(connection))
+    with contextlib.ExitStack() as failed:
+        connection = failed.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+        connection.connect(str(first.path))
+        connection.send(json.dumps({"words": words, "log": str(log), "env": dict(env)}).encode())
+        forked = ForkedProcess(connection)
+        failed.pop_all()
+    return processes.Program(name=name, log=log, process=forked)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class First:
+    """The process that is forked: its socket, and what it has of the environment for good."""
+
+    path: Path
+    read_early: Mapping[str, str]
 
 
 @functools.cache
-def _first() -> Path:
-    """Start the process that is forked, until we end, and return the path of its socket."""
+def _first() -> First:
+    """Start the process that is forked, until we end."""
     home = processes.OwnedDirectory("berth-testbed-forks-")
     atexit.register(home.remove)
     path, log = home.path / "socket", home.path / "log"
+    environment = {**os.environ, **processes.OF_OURS, "PYTHONUNBUFFERED": "1"}
+    search = os.pathsep.join(filter(None, (str(TESTS), environment.get("PYTHONPATH"))))
     command = (sys.executable, "-m", "testbed.forks", str(path), *PROGRAMS)
-    search = os.pathsep.join(filter(None, (str(TESTS), os.environ.get("PYTHONPATH"))))
-    environment = {**os.environ, **processes.OF_OURS, "PYTHONUNBUFFERED": "1", "PYTHONPATH": search}
-    program = processes.start("forks", command, log=log, env=environment)
+    program = processes.start("forks", command, log=log, env={**environment, "PYTHONPATH": search})
     atexit.register(program.kill)
     waiting.until(
         lambda: path.exists() or not program.alive(), what="the programs to be imported", seconds=60
     )
     if not path.exists():
         raise processes.CannotStart(f"the programs cannot be imported: {processes.tail(log)}")
-    return path
+    return First(path, _read_early(environment))
+
+
+def _read_early(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return what the dynamic loader and the interpreter read."""
+    return {name: value for name, value in environment.items() if name.startswith(("LD_", "PYTHON"))}
+
+
+def _command(words: Sequence[str]) -> list[str]:
+    return [sys.executable, "-m", *words]
 
 
 # ---------------------------------------------------------------- the process that is forked
@@ -191,7 +215,7 @@ def _run(words: Sequence[str], log: str, env: Mapping[str, str]) -> int:
     os.environ.clear()
     os.environ.update(env)
     module = importlib.import_module(f"{words[0]}.__main__")
-    sys.argv = [str(module.__file__), *words[1:]]
+    sys.argv, sys.orig_argv = [str(module.__file__), *words[1:]], _command(words)  # To start itself anew.
     return int(module.main())
 
 
