@@ -18,13 +18,16 @@ TRY_SECONDS = 0.001
 FREED = frozenset({ClusterEvent.CAPACITY_FREED})
 CROWD = 60  # Of which a round tries some twenty.
 A, B, C = map(builders.pod_info, "abc")
+# Only n3 has such cards; that what becomes free elsewhere is none shows in a try.
+LARGE_CARDS = requests.Conditions(memory_at_least=2 * builders.MEMORY)
+LARGE = builders.request(1, conditions=LARGE_CARDS)
 
 
 def stage(*, free: bool) -> tuple[Ledger, clock.Clock]:
     """Return three nodes of three cards each that are held by pods; perhaps one of n2 is free."""
     now = clock.Clock()
     ledger = ledgers.with_nodes(2, 3, now=now)
-    cards = [builders.card(minor, at="n3", model="crowd") for minor in range(3)]
+    cards = [builders.card(minor, at="n3", memory=2 * builders.MEMORY) for minor in range(3)]
     ledgers.join(ledger, builders.node("n3"), builders.device("n3", cards))
     held = {"n1": (0, 1, 2), "n2": (0, 1) if free else (0, 1, 2), "n3": (0, 1, 2)}
     for at, minors in held.items():
@@ -42,7 +45,7 @@ def push_crowd(ledger: Ledger, created: str, **fields: Any) -> None:
     """Have a crowd wait for the cards of n3, where each asks for an amount that nobody else asks for."""
     for at in range(CROWD):
         demand = facts.NodeDemand(amounts=((facts.CPU, at + 1),))
-        wait(ledger, f"c{at:02}", created, of="crowd", models=["crowd"], demand=demand, **fields)
+        wait(ledger, f"c{at:02}", created, of="crowd", request=LARGE, demand=demand, **fields)
 
 
 def crowd(ledger: Ledger, now: clock.Clock, **fields: Any) -> None:
@@ -167,7 +170,7 @@ def test_others_have_their_turn_once_more_important_pods_were_tried() -> None:
     wait(ledger, "new", "2026-01-01")
 
     free_and_take(ledger, 0)
-    wait(ledger, "urgent", "2026-01-02", of="crowd", models=["crowd"], priority=100)
+    wait(ledger, "urgent", "2026-01-02", of="crowd", request=LARGE, priority=100)
 
     assert play(ledger, now) == ["new"]
     assert ledger.backlog.attempts("uid-urgent") == 1
@@ -182,7 +185,7 @@ def test_who_leaves_all_nodes_to_others_before_it_keeps_nobody_from_a_turn() -> 
     found = []
     for at in range(20):
         ledger.backlog.cluster_event(FREED)  # Of any node, so all are reserved.
-        wait(ledger, f"urgent{at}", "2026-01-02", of="crowd", models=["crowd"], priority=100)
+        wait(ledger, f"urgent{at}", "2026-01-02", of="crowd", request=LARGE, priority=100)
         found += play(ledger, now)
 
     assert found == ["new"]
@@ -261,7 +264,7 @@ def test_a_pod_that_takes_a_search_has_its_turn_among_others_that_do(monkeypatch
     monkeypatch.setattr(round_limits, "STEPS_PER_ROUND", round_limits.STEPS_PER_POD - 1)
     ledger, now = stage(free=True)
     half = requests.Gpus(1, core=50, ratio=50)
-    asked = builders.request(half, half, models=["crowd"])
+    asked = builders.request(half, half, conditions=LARGE_CARDS)
     for at in range(MOST_SEARCHED_IN_A_ROUND):
         demand = facts.NodeDemand(amounts=((facts.CPU, at + 1),))
         wait(ledger, f"c{at:02}", "2026-01-01", of="crowd", request=asked, demand=demand)
