@@ -1,6 +1,7 @@
 """A close look has an end: what was not looked at is called so, and never counted among what fits."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
@@ -91,7 +92,26 @@ def test_effort_is_kept(steps: int) -> None:
     assert effort.left > -search.STEPS_PER_NODE // 5
 
 
-def test_a_node_whose_pods_hold_very_much_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+def ports(count: int) -> dict[str, Any]:
+    """Return what a pod has that holds so many host ports."""
+    return {"host_ports": [facts.HostPort(number) for number in range(1, count + 1)]}
+
+
+def monitors(count: int) -> dict[str, Any]:
+    """Return what a pod has that holds one disk of so many monitors."""
+    return {"disks": (facts.Disk("rbd", monitors=frozenset(map(str, range(count)))),)}
+
+
+def names(count: int) -> dict[str, Any]:
+    """Return what a pod has whose anti-affinity names so many values."""
+    expression = facts.LabelExpression("app", "In", tuple(map(str, range(count))))
+    return {"anti_affinity": (facts.PodTerm(facts.PodSelector(("ml",), (expression,)), "zone"),)}
+
+
+@pytest.mark.parametrize("held", [ports, monitors, names])
+def test_a_node_whose_pods_hold_very_much_is_not_copied(
+    held: Callable[[int], dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A pod that somebody put there may have a thousand ports; each copy of the node would have them, too."""
     copied = list[Scenario]()
     copy = trials.inventory_of
@@ -104,9 +124,8 @@ def test_a_node_whose_pods_hold_very_much_is_not_copied(monkeypatch: pytest.Monk
     told = dict[bool, explain.Explanation]()
     for crowded in (False, True):
         inventory = builders.inventory(builders.node("n1", cpu=1000), builders.device("n1", 1))
-        ports = [facts.HostPort(number) for number in range(1, 1001 if crowded else 2)]
         for at in range(50):
-            inventory.charge(builders.hold(f"h{at}", "n1", host_ports=ports))
+            inventory.charge(builders.hold(f"h{at}", "n1", **held(1000 if crowded else 1)))
         copied.clear()
         pod = builders.pod_info(request=builders.request(1), demand=builders.demand(cpu=2000))
         effort = Effort(search_effort.MOST_STEPS // 8)
