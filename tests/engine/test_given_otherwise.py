@@ -6,11 +6,12 @@ import msgspec
 import pytest
 
 from berth_crds import wire
-from berth_operator.engine import given_otherwise
+from berth_operator.engine import given_otherwise, paced_wakes
 from berth_operator.engine.given_otherwise import MOST_CARDS
 from berth_operator.engine.ledger import Ledger
+from berth_operator.scheduling.decisions import ClusterEvent
 from berth_operator.translate import gpupods
-from support import builders, inventories, ledgers
+from support import builders, clock, inventories, ledgers
 
 POD = builders.admitted(
     builders.pod("p", gpus=1, nodeName="n1", phase="Running", annotations=builders.record(main=[0]))
@@ -186,3 +187,23 @@ def test_a_gpupod_under_a_name_that_no_agent_gives_marks_nothing() -> None:
     ledgers.gpupod_seen(ledger, msgspec.structs.replace(said(2), metadata=wire.Meta("other", "ml", "other")))
 
     assert free(ledger) == 3
+
+
+def test_a_gpupod_that_changes_again_and_again_wakes_pods_a_few_times_only() -> None:
+    """Each time a card seems to become free; an agent could say so without end."""
+    now = clock.Clock()
+    ledger = ledgers.with_nodes(now=now)
+    ledgers.pod_seen(ledger, POD)
+    ledgers.add_sleeping(ledger, "s", ClusterEvent.CAPACITY_FREED)
+    woken = 0
+    for at in range(100):
+        ledgers.gpupod_seen(ledger, said(1 + at % 2))
+        if ledgers.ready_names(ledger):
+            woken += 1
+            ledgers.requeue(ledger, "s", ClusterEvent.CAPACITY_FREED)
+    assert 1 <= woken <= paced_wakes.WAKES_IN_A_ROW
+
+    now.advance(60.0)
+    ledger.paced_wakes.wake_delayed()
+
+    assert ledgers.ready_names(ledger) == ["s"]

@@ -46,6 +46,26 @@ async def test_a_pod_whose_claims_are_bound_is_bound_at_once() -> None:
 
 
 @timeless.scenario
+async def test_of_many_claims_only_the_one_that_changes_is_read_again() -> None:
+    """The others are read now and then, in case the watch is late."""
+    names = [f"data-{at}" for at in range(5)]
+    world = World(*(make.claim(name=name) for name in names), LATE)
+    world.wait(*names)
+    for name in names:
+        await world.until_selected(name)
+    await world.engine.advance(1.0)
+    world.server.reads.clear()
+
+    world.server.change("data-3", owner="somebody")
+    await world.engine.advance(2.0)
+    at_once = list(world.server.reads)
+    await world.engine.advance(2.0 + volume_binder.READ_SECONDS)
+
+    assert at_once == ["data-3"]
+    assert {*world.server.reads} == {*names}
+
+
+@timeless.scenario
 async def test_half_bound_is_not_bound() -> None:
     """A claim that names its volume is not complete before Kubernetes says so."""
     world = World(make.claim(), LATE)

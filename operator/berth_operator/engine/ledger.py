@@ -293,12 +293,12 @@ class Ledger:
         changed = [(one, hold) for one, hold in zip(known, current, strict=True) if hold != one]
         if not changed or (info := self.inventory.node(node)) is None:
             return
-        named = any(one.devices for one, _ in changed)
-        before = None if named else node_offers.left(self.inventory, node)
         self.inventory.charge_instead(info, [hold for _, hold in changed])
         self.devices_changed(self.inventory.take_affected())
         if any(one.devices or one.amounts for one, _ in changed):
-            self._offer(node, ClusterEvent.CAPACITY_FREED, before)
+            # In turn, for an agent can have this happen again and again.
+            self.offers.offer_in_turn(node, ClusterEvent.CAPACITY_FREED)
+            self.wake.set()
         for one, hold in changed:
             self.pod_changes.pod_charged_otherwise(one, hold)
         self._node_changed(node)

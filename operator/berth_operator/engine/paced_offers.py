@@ -1,6 +1,6 @@
 """Nodes that have improved are offered to the waiting pods: those that a node may take are woken.
 
-That is paced, as `paced_wakes` says. Room that pods leave is offered at once in any case.
+That is paced, as `paced_wakes` says. Room that pods leave as they end is offered at once in any case.
 """
 
 from collections.abc import Callable
@@ -29,11 +29,14 @@ class PacedOffers:
 
     def offer(self, node: str, change: ClusterEvent, before: node_offers.Left | None = None) -> None:
         """Wake the pods that a node may take after a change, now or soon."""
-        if not self._backlog:
-            return
-        if change in UNPACED:
+        if change not in UNPACED:
+            self.offer_in_turn(node, change)
+        elif self._backlog:
             self._wake(node, change, self._judge(node, before))
-        else:
+
+    def offer_in_turn(self, node: str, change: ClusterEvent) -> None:
+        """Wake the pods that a node may take, now or soon, whatever has changed."""
+        if self._backlog:
             self._changes.setdefault(node, set()).add(change)
             self._paced.wake(("a node has improved", node), lambda: self._offer_now(node))
 

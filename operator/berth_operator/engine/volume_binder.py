@@ -71,6 +71,13 @@ READY: Final = Ready()
 AT_ONCE: Final = Waiting(seconds=0.0)
 
 
+class _Provisioned(NamedTuple):
+    """A claim whose volume is being made, as it was read, and until when that is not to be read again."""
+
+    claim: facts.Claim
+    until: float
+
+
 class _Selected(NamedTuple):
     """The node that a claim surely had, and since when."""
 
@@ -86,6 +93,7 @@ class _Step:
     node: str
     began: float
     ready: set[facts.ClaimKey]
+    provisioned: dict[facts.ClaimKey, _Provisioned] = dataclasses.field(default_factory=dict)
     reported: str = ""
 
     @property
@@ -243,9 +251,16 @@ class VolumeBinder:
         return min(waiting, key=lambda one: one.seconds, default=READY)
 
     async def _advance_claim(self, step: _Step, key: facts.ClaimKey) -> Outcome | Waiting:
-        """Read a claim, and do the next thing for it."""
+        """Read a claim, and do the next thing for it.
+
+        One whose volume is being made is read again only if it has changed, or after a time. Thousands of
+        pods may use many claims, and go through them all whenever one of these changes.
+        """
         if (known := self._volumes.claims.get(key)) is None:
             return ports.Unsent()  # It was deleted: the next decision says so.
+        made, now = step.provisioned.get(key), self._clock()
+        if made is not None and made.claim == known and now < made.until:
+            return _being_made(known, step.node, made.until - now)
         match claim := await self._call(key[0], self._writer.volumes.read_claim, known):
             case ports.Gone():
                 self._ledger.volumes.claim_gone(key, known.uid)
@@ -269,7 +284,8 @@ class VolumeBinder:
             return Waiting(f"claim {claim.name} is being bound to volume {claim.volume}")
         if selected:
             self._remember(claim, step.node)
-            return Waiting(f"the volume of claim {claim.name} is being made for node {step.node}")
+            step.provisioned[claim.key] = _Provisioned(claim, self._clock() + READ_SECONDS)
+            return _being_made(claim, step.node)
         known = self._selected.pop(claim.uid, None)
         if known is not None and known.node == step.node:
             return Failed(f"the provisioner could make no volume for claim {claim.name} there", claim.key)
@@ -343,6 +359,10 @@ class VolumeBinder:
             except Exception as error:
                 log.exception("a claim or a volume cannot be read or written")
                 return ports.Unknown(str(error) or type(error).__name__)
+
+
+def _being_made(claim: facts.Claim, node: str, seconds: float = READ_SECONDS) -> Waiting:
+    return Waiting(f"the volume of claim {claim.name} is being made for node {node}", seconds)
 
 
 def _after(answer: ports.Written | ports.Refused | ports.Unknown) -> ports.Refused | Waiting:

@@ -13,7 +13,7 @@ from berth_operator.engine import pod_memory
 from berth_operator.engine.hold_states import State
 from berth_operator.engine.ledger import Ledger
 from berth_operator.engine.watchdog import Watchdog
-from berth_operator.kube import gpupod_store, kopf_lag, rejected_pods
+from berth_operator.kube import gpupod_store, kopf_lag, raised_amounts, rejected_pods
 from berth_operator.scheduling import allocation_recovery, holds
 from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import device_cache, devices, gpupods, measured_load, nodes, pods, raw
@@ -190,7 +190,7 @@ class NodeSink(FailClosedSink):
     """Nodes: their resources, labels and taints; one that cannot be decoded takes no pod."""
 
     def __init__(self, ledger: Ledger, logger: logging.Logger = log) -> None:
-        self._ledger = ledger
+        self._nodes = raised_amounts.RaisedAmounts(ledger)
         self._faults = FaultLog(logger, "node %s takes no pod: %s", logs.node)
 
     def upserted(self, thing: raw.Node) -> None:
@@ -198,14 +198,14 @@ class NodeSink(FailClosedSink):
         fault = nodes.excess(thing)
         self._faults.record(thing.metadata.name, fault)
         if fault:
-            self._ledger.node_gone(thing.metadata.name)
+            self._nodes.node_gone(thing.metadata.name)
         else:
-            self._ledger.node_seen(nodes.read(thing))
+            self._nodes.node_seen(nodes.read(thing))
 
     def deleted(self, meta: wire.Meta) -> None:
         """Record that a node is gone."""
         self._faults.record(meta.name, "")
-        self._ledger.node_gone(meta.name)
+        self._nodes.node_gone(meta.name)
 
 
 class DeviceSink(FailClosedSink):
