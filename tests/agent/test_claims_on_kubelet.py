@@ -72,7 +72,8 @@ async def test_card_of_a_claim_is_named_until_the_pod_ends(scene: Scene, worker:
     ):
         await bound_with_claim(scene, "p", "gpu-1")
         # A kubelet whose first try to prepare a claim fails waits for long before the next.
-        found = await scene.until_verified("p", "True", "Agreed", seconds=240)
+        with worker.explaining("claim"):
+            found = await scene.until_verified("p", "True", "Agreed", seconds=240)
         await scene.end_pod("p")
         await scene.until_no_gpupod("p")
 

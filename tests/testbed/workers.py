@@ -9,14 +9,16 @@ are whatever a device plugin registers in `plugins`.
 """
 
 import argparse
+import contextlib
 import functools
 import json
 import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -209,6 +211,17 @@ class Worker:
     def last_words(self, *, lines: int) -> str:
         """Return the end of the kubelet's log."""
         return processes.tail(self._kubelet.entry.log, lines=lines) if self._kubelet else "(no kubelet)"
+
+    @contextlib.contextmanager
+    def explaining(self, word: str, *, lines: int = 30) -> Iterator[None]:
+        """Add to an error what the kubelet's log said first about a word: what came last only repeats it."""
+        try:
+            yield
+        except AssertionError as error:
+            log = self.last_words(lines=sys.maxsize).splitlines()
+            said = [line for line in log if word in line.lower()][:lines]
+            error.add_note("\n".join((f"What the kubelet of {self.name} said first of {word}:", *said)))
+            raise
 
     def kill_kubelet(self) -> None:
         """Kill the kubelet; its pods run on."""
