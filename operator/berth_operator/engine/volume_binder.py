@@ -27,7 +27,7 @@ from berth_crds import tasks
 from berth_operator.engine import decision_records, ports, slots_in_turns
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import decisions, queued_pods
-from berth_operator.scheduling.volumes import facts, fitting_volumes, matching
+from berth_operator.scheduling.volumes import facts, matching, reach
 
 log = logging.getLogger(__name__)
 
@@ -331,7 +331,7 @@ class VolumeBinder:
             case facts.Volume():
                 info = self._ledger.inventory.node(step.node)
                 node = info.node if info is not None else None
-                there = node is not None and fitting_volumes.reachable(volume, node)
+                there = node is not None and reach.reachable(volume, node)
                 return READY if there and volume.claim_uid == claim.uid else ports.Unsent()
             case Waiting():
                 return volume

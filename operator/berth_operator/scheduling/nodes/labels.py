@@ -87,6 +87,10 @@ class Labels:
     def _column_of_names(self) -> Column:
         return column([node.name if node is not None else None for node in self._nodes])
 
+    def __len__(self) -> int:
+        """Count the places for nodes."""
+        return len(self._nodes)
+
     def put(self, at: int, node: facts.Node | None) -> None:
         """Replace a node; the columns of labels that are as they were stay."""
         self.changes += 1

@@ -10,11 +10,11 @@ pins nothing: nobody makes a volume for it.
 import collections
 import copy
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from berth_operator.scheduling.nodes import facts as nodes
 from berth_operator.scheduling.pods_by_claim import ChangedClaims
-from berth_operator.scheduling.volumes import attached, claim_kinds, facts, fitting_volumes, matching, sharing
+from berth_operator.scheduling.volumes import attached, available, claim_kinds, facts, matching, sharing
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Volumes:
         self.attached = attached.AttachedVolumes()
         self._counted: dict[facts.ClaimKey, attached.Identity] = {}  # As what a claim in use is counted.
         self._meant: dict[facts.ClaimKey, dict[str, None]] = {}  # The names of volumes, by claim.
-        self._fitting = fitting_volumes.FittingIndex()  # Those that are available.
+        self._available: dict[str, available.AvailableVolumes] = {}  # By class.
         self.served = sharing.Remembered()  # Where claims get volumes that exist.
         self._users: dict[facts.ClaimKey, collections.Counter[str]] = {}  # How many pods on which nodes.
         self._assumed: dict[facts.ClaimKey, dict[str, Assumed]] = {}  # By claim, then by the uid of the pod.
@@ -86,7 +86,7 @@ class Volumes:
         if volume.claim is not None:
             self._meant.setdefault(volume.claim, {})[volume.name] = None
         elif volume.phase == facts.AVAILABLE:
-            self._fitting.add(volume)
+            self._available.setdefault(volume.storage_class, available.AvailableVolumes()).add(volume)
         self._volume_changed(volume)
 
     def drop_volume(self, name: str) -> None:
@@ -104,9 +104,14 @@ class Volumes:
 
     def _unlist(self, volume: facts.Volume) -> None:
         if volume.claim is not None:
-            fitting_volumes.remove_name(self._meant, volume.claim, volume.name)
+            self._meant[volume.claim].pop(volume.name)
+            if not self._meant[volume.claim]:
+                del self._meant[volume.claim]
         elif volume.phase == facts.AVAILABLE:
-            self._fitting.remove(volume)
+            of_class = self._available[volume.storage_class]
+            of_class.remove(volume)
+            if not of_class:
+                del self._available[volume.storage_class]
 
     def put_class(self, storage_class: facts.StorageClass) -> None:
         """Record a new or changed StorageClass."""
@@ -294,17 +299,21 @@ class Volumes:
         """Return the volume that is reserved for a claim, for whichever of its pods; empty without one."""
         return next((one.volume for one in self._assumed.get(claim, {}).values() if one.volume), "")
 
-    def fitting(self, kind: claim_kinds.ClaimKind) -> fitting_volumes.FittingVolumes | None:
+    def fitting(self, kind: claim_kinds.ClaimKind) -> matching.Fitting | None:
         """Return the available volumes that would do for a kind, also reserved ones; None for none."""
-        return self._fitting.of(kind)
+        if (of_class := self._available.get(kind.storage_class)) is None:
+            return None
+        rows = of_class.serving(kind)
+        return matching.Fitting(of_class, rows) if rows is not None else None
 
     def is_free(self, name: str) -> bool:
         """Whether a volume is reserved for no pod."""
         return name not in self._reserved
 
-    def free_volume(self, name: str) -> facts.Volume | None:
-        """Return a volume, if it is reserved for no pod."""
-        return self.volumes[name] if name not in self._reserved else None
+    @property
+    def reserved(self) -> Collection[str]:
+        """The volumes that are reserved for pods."""
+        return self._reserved.keys()
 
     def meant_for(self, claim: facts.ClaimKey) -> Iterable[facts.Volume]:
         """Return the volumes that name a claim, and are reserved for no pod."""

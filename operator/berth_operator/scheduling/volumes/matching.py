@@ -6,25 +6,38 @@ volume. Only so many kinds of claims of a pod are compared with the volumes that
 """
 
 import dataclasses
+import heapq
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from berth_operator.scheduling.nodes import facts as nodes
 from berth_operator.scheduling.volumes import claim_kinds, facts
+from berth_operator.scheduling.volumes.available import AvailableVolumes, Mask
 from berth_operator.scheduling.volumes.claim_kinds import ClaimKind
-from berth_operator.scheduling.volumes.fitting_volumes import FittingVolumes, reachable
+from berth_operator.scheduling.volumes.reach import reachable
 
 MOST_KINDS: Final = 4
+
+
+class Fitting(NamedTuple):
+    """The available volumes of a class that would do for a kind of claims, also reserved ones."""
+
+    of_class: AvailableVolumes
+    rows: Mask
+
+    def reachable(self, node: nodes.Node) -> Iterator[facts.Volume]:
+        """Yield those that a node can reach."""
+        return (self.of_class.volume(row) for row in self.of_class.reach.of_node(node) if self.rows[row])
 
 
 class KnownVolumes(Protocol):
     """Where volumes are looked up."""
 
-    def fitting(self, kind: ClaimKind) -> FittingVolumes | None:
-        """Return the available volumes that would do for a kind, also reserved ones; None for none."""
+    def fitting(self, kind: ClaimKind) -> Fitting | None:
+        """Return the available volumes that would do for a kind; None for none."""
 
-    def free_volume(self, name: str) -> facts.Volume | None:
-        """Return a volume, if it is reserved for no pod."""
+    def is_free(self, name: str) -> bool:
+        """Whether a volume is reserved for no pod."""
 
     def meant_for(self, claim: facts.ClaimKey) -> Iterable[facts.Volume]:
         """Return the volumes that name a claim, and are reserved for no pod."""
@@ -36,7 +49,7 @@ class Group:
 
     claims: list[facts.Claim]
     meant: tuple[facts.Volume, ...] = ()
-    fitting: FittingVolumes | None = None
+    fitting: Fitting | None = None
 
 
 def groups(known: KnownVolumes, claims: Iterable[facts.Claim]) -> list[Group]:
@@ -65,24 +78,14 @@ def choose_for_groups(
     known: KnownVolumes, among: Sequence[Group], node: nodes.Node
 ) -> dict[facts.ClaimKey, facts.Volume]:
     """Return the same for claims that are grouped already."""
-    choices = (sorted(_free(known, group, node), key=order) for group in among)
-    return {
-        claim.key: volume
-        for group, chosen in zip(among, in_turn(among, choices), strict=True)
-        for claim, volume in zip(group.claims, chosen, strict=False)
-    }
-
-
-def in_turn(
-    groups: Iterable[Group], choices: Iterable[Iterable[facts.Volume]]
-) -> Iterator[list[facts.Volume]]:
-    """Yield the volumes that the claims of each group get, each group having its choice in `order`."""
     taken: set[str] = set()
-    for group, free in zip(groups, choices, strict=True):
-        left = [one for one in free if one.name not in taken]
-        chosen = left[: len(group.claims)]
-        taken.update([one.name for one in chosen])
-        yield chosen
+    found: dict[facts.ClaimKey, facts.Volume] = {}
+    for group in among:
+        left = (one for one in _free(known, group, node) if one.name not in taken)
+        chosen = heapq.nsmallest(len(group.claims), left, key=order)
+        taken.update(one.name for one in chosen)
+        found |= {claim.key: one for claim, one in zip(group.claims, chosen, strict=False)}
+    return found
 
 
 def order(volume: facts.Volume) -> tuple[int, str]:
@@ -94,7 +97,7 @@ def _free(known: KnownVolumes, group: Group, node: nodes.Node) -> Iterator[facts
     """Yield the free volumes that the claims of a group may get on a node."""
     if group.fitting is None:
         return (one for one in group.meant if reachable(one, node))
-    return filter(None, map(known.free_volume, group.fitting.names(node)))
+    return (one for one in group.fitting.reachable(node) if known.is_free(one.name))
 
 
 def is_meant_for(volume: facts.Volume, claim: facts.Claim) -> bool:

@@ -6,24 +6,22 @@ and others may have taken before, each of its claims gets one. Of the other node
 volumes are one case, and in each case only the smallest volumes matter: no more than there are claims.
 """
 
-import functools
-import heapq
-import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from berth_operator.scheduling.nodes import facts as nodes
 from berth_operator.scheduling.nodes import labels
-from berth_operator.scheduling.volumes import facts, fitting_volumes, matching
+from berth_operator.scheduling.volumes import facts, matching
+from berth_operator.scheduling.volumes.available import AvailableVolumes, Mask
+from berth_operator.scheduling.volumes.reach import Numbers, Place
 
 MOST_REMEMBERED: Final = 16  # Pods with different claims; the masks of one may take 64 bytes for each node.
 NODES_AT_ONCE: Final = 256  # So that a table of what nodes reach stays small.
 
-NodesByClaim = Mapping[facts.ClaimKey, npt.NDArray[np.bool_]]
-Case = tuple[tuple[int, int], ...]  # The places that a node reaches, and its number in each of them.
+NodesByClaim = Mapping[facts.ClaimKey, Mask]
+Counts = npt.NDArray[np.int64]
 
 
 class Remembered:
@@ -48,82 +46,102 @@ class Remembered:
         return found
 
 
-class FreeVolumes(Protocol):
-    """Where it is looked up which volumes are free."""
+class KnownVolumes(Protocol):
+    """Where volumes are looked up."""
 
-    def is_free(self, name: str) -> bool:
-        """Return whether a volume is reserved for no pod."""
-
-    def free_volume(self, name: str) -> facts.Volume | None:
-        """Return a volume, if it is reserved for no pod."""
+    @property
+    def reserved(self) -> Collection[str]:
+        """The volumes that are reserved for pods."""
 
 
-def claims_served(
-    known: FreeVolumes, groups: Sequence[matching.Group], table: labels.Labels
-) -> npt.NDArray[np.int64]:
+def claims_served(known: KnownVolumes, groups: Sequence[matching.Group], table: labels.Labels) -> Counts:
     """Return for each group of claims, and each node, how many of them get one of the volumes that fit."""
-
-    @functools.cache
-    def selected(terms: facts.Terms | None) -> fitting_volumes.NodeNumbers:
-        return table.matching(nodes.NodeSelection(affinity=terms)).view(np.int8)
-
-    fitting = (group.fitting for group in groups if group.fitting is not None)
-    places = [tuple(one.places(table, selected)) for one in fitting]
-    reached = np.array([fitting_volumes.counts(of_group, known.is_free) for of_group in places])
-    claims = np.array([[len(group.claims)] for group in groups])
-    served: npt.NDArray[np.int64] = np.minimum(reached, claims)
-    taken_before = np.cumsum(served, axis=0) - served  # At most: others may have chosen other volumes.
-    is_short = (taken_before > 0) & (reached > 0) & (reached < claims + taken_before)
-    short = np.flatnonzero(is_short.any(axis=0))
-    if short.size:
-        served[:, short] = np.array(_Choices(known, groups, places).served(short)).T
-    return served
+    found = np.zeros((len(groups), len(table)), dtype=np.int64)
+    by_class: dict[AvailableVolumes, list[int]] = {}
+    for at, group in enumerate(groups):
+        if group.fitting is not None:
+            by_class.setdefault(group.fitting.of_class, []).append(at)
+    for of_class, some in by_class.items():
+        found[some] = _Choices(of_class, [groups[at] for at in some], known.reserved, table).served()
+    return found
 
 
 class _Choices:
-    """What groups of claims choose one after another, by what a node reaches."""
+    """What groups of claims of one class choose one after another, by what a node reaches."""
 
     def __init__(
         self,
-        known: FreeVolumes,
+        of_class: AvailableVolumes,
         groups: Sequence[matching.Group],
-        places: Sequence[Sequence[fitting_volumes.Place]],
+        reserved: Collection[str],
+        table: labels.Labels,
     ) -> None:
-        self._known = known
-        self._groups = groups
-        self._most = list(itertools.accumulate(len(group.claims) for group in groups))
-        # Groups have most places in common, and then the very same numbers of nodes.
-        numbers = {id(one.numbers): one.numbers for of_group in places for one in of_group}
-        self._numbers = list(numbers.values())
-        index = {key: at for at, key in enumerate(numbers)}
-        self._names = [{index[id(one.numbers)]: one.names for one in of_group} for of_group in places]
-        self._smallest = functools.cache(self._smallest_at)
+        self._of_class = of_class
+        free = of_class.without(reserved)
+        self._fits = np.array([group.fitting.rows & free for group in groups if group.fitting is not None])
+        self._claims = np.array([[len(group.claims)] for group in groups])
+        self._places = list(of_class.reach.places(table))
 
-    def served(self, rows: npt.NDArray[np.int64]) -> Iterable[list[int]]:
-        """Return for each of these nodes how many claims of each group get a volume."""
-        served = functools.cache(self._served)
-        return [served(case) for case in self._cases(rows)]
+    def served(self) -> Counts:
+        """Return for each group, and each node, how many claims get a volume."""
+        reached = np.add.reduce([self._reached(place) for place in self._places])
+        served: Counts = np.minimum(reached, self._claims)
+        taken_before = np.cumsum(served, axis=0) - served  # At most: others may have chosen other volumes.
+        is_short = (taken_before > 0) & (reached > 0) & (reached < self._claims + taken_before)
+        short = np.flatnonzero(is_short.any(axis=0))
+        if short.size:
+            smallest = [self._smallest(place) for place in self._places]
+            for start in range(0, len(short), NODES_AT_ONCE):
+                some = short[start : start + NODES_AT_ONCE]
+                numbers = np.stack([place.nodes[some] for place in self._places], axis=1)
+                cases, of_node = np.unique(numbers, axis=0, return_inverse=True)
+                served[:, some] = self._chosen(cases, smallest)[:, of_node.reshape(-1)]
+        return served
 
-    def _cases(self, rows: npt.NDArray[np.int64]) -> Iterator[Case]:
-        for start in range(0, len(rows), NODES_AT_ONCE):
-            some = rows[start : start + NODES_AT_ONCE]
-            table = np.stack([numbers[some] for numbers in self._numbers], axis=1)
-            for of_node in table:
-                places = np.flatnonzero(of_node)
-                yield tuple(zip(places.tolist(), of_node[places].tolist(), strict=True))
+    def _reached(self, place: Place) -> Counts:
+        """Return for each group how many free volumes each node reaches by one place."""
+        numbers = 1 + max(place.nodes.max(initial=0), place.numbers.max(initial=0))
+        fits = self._fits[:, place.rows]
+        counts = [np.bincount(place.numbers[one], minlength=numbers) for one in fits]
+        found: Counts = np.stack(counts)[:, place.nodes]
+        return found
 
-    def _served(self, case: Case) -> list[int]:
-        choices = (self._choice(at, case) for at in range(len(self._groups)))
-        return [len(chosen) for chosen in matching.in_turn(self._groups, choices)]
+    def _smallest(self, place: Place) -> Place:
+        """Return of each number of a place as many of the smallest volumes as claims may choose from."""
+        sorted_ = np.lexsort((self._of_class.order[place.rows], place.numbers))
+        numbers, rows = place.numbers[sorted_], place.rows[sorted_]
+        fits, most = self._fits[:, rows], np.cumsum(self._claims)
+        kept = np.zeros(len(rows), dtype=np.bool_)
+        for one, count in zip(fits, most, strict=True):
+            kept |= one & (_rank(one, numbers) <= count)
+        return Place(place.nodes, numbers[kept], rows[kept])
 
-    def _choice(self, group: int, case: Case) -> list[facts.Volume]:
-        """Return the volumes among which a group chooses, the smallest first."""
-        names = self._names[group]
-        found = [self._smallest(group, *one) for one in case if one[0] in names]
-        return found[0] if len(found) == 1 else sorted(itertools.chain(*found), key=matching.order)
+    def _chosen(self, cases: Numbers, smallest: Sequence[Place]) -> Counts:
+        """Return for each group how many claims get a volume in each case: the numbers of a node."""
+        found = [_pairs(place, numbers) for place, numbers in zip(smallest, cases.T, strict=True)]
+        case, rows = (np.concatenate(those) for those in zip(*found, strict=True))
+        sorted_ = np.lexsort((self._of_class.order[rows], case))
+        case, rows = case[sorted_], rows[sorted_]
+        left, served = np.ones(len(rows), dtype=np.bool_), []
+        for fits, claims in zip(self._fits[:, rows], self._claims, strict=True):
+            wanted = fits & left
+            chosen = wanted & (_rank(wanted, case) <= claims)
+            left &= ~chosen
+            served.append(np.bincount(case[chosen], minlength=len(cases)))
+        return np.stack(served)
 
-    def _smallest_at(self, group: int, place: int, number: int) -> list[facts.Volume]:
-        """Return as many of the smallest free volumes of one place as claims may choose from."""
-        names: Iterable[str] = self._names[group][place].get(number, ())
-        free = [one for one in map(self._known.free_volume, names) if one is not None]
-        return heapq.nsmallest(self._most[group], free, key=matching.order)
+
+def _pairs(place: Place, numbers: Numbers) -> tuple[Counts, Counts]:
+    """Return what is reached with some numbers of a place: the rows, and before them whose each one is."""
+    counts = np.bincount(place.numbers, minlength=int(numbers.max(initial=0)) + 1)
+    count, start = counts[numbers], (np.cumsum(counts) - counts)[numbers]
+    steps = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+    return np.repeat(np.arange(len(numbers)), count), place.rows[np.repeat(start, count) + steps]
+
+
+def _rank(mask: Mask, segments: Numbers) -> Counts:
+    """Count for each entry how many are set in its segment up to it; equal numbers are one segment."""
+    begins = np.flatnonzero(np.diff(segments, prepend=-1))
+    count: Counts = np.cumsum(mask)
+    before: Counts = count[begins] - mask[begins]
+    return count - np.repeat(before, np.diff(begins, append=len(mask)))

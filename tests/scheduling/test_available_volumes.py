@@ -10,10 +10,11 @@ import pytest
 from berth_operator.scheduling.nodes import affinity
 from berth_operator.scheduling.nodes import facts as nodes
 from berth_operator.scheduling.nodes.labels import Labels
-from berth_operator.scheduling.volumes import available, claim_kinds, facts, fitting_volumes, matching
+from berth_operator.scheduling.volumes import available, claim_kinds, facts, matching, sharing
+from berth_operator.scheduling.volumes.available import AvailableVolumes
 from berth_operator.scheduling.volumes.claim_kinds import kind_of
-from berth_operator.scheduling.volumes.fitting_volumes import FittingIndex, FittingVolumes, reachable
 from berth_operator.scheduling.volumes.index import Volumes
+from berth_operator.scheduling.volumes.reach import reachable
 from scheduling.volume_scenes import ALL, HOST, LOCAL, cluster, feasible, told
 from support import builders
 from support import volumes as make
@@ -56,72 +57,60 @@ def wanted(name: str, **fields: Any) -> facts.Claim:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_each_node_finds_what_it_can_reach(seed: int) -> None:
-    """While volumes come and go: one by one and all at once, as `reachable` says of each."""
-    first = local("v", "", size="2Gi")
-    dice, there = random.Random(seed), {first.name: first}
-    kind = kind_of(wanted("one"))
-    index = FittingIndex()
-    index.add(first)
-    found = index.of(kind)
-    assert found is not None
+    """While volumes come and go: one node by itself and all at once, as `reachable` says of each."""
+    dice, there = random.Random(seed), dict[str, facts.Volume]()
+    claim, of_class = wanted("one"), AvailableVolumes()
     for at in range(60):
         if there and dice.random() < 0.4:
-            index.remove(there.pop(dice.choice(sorted(there))))
+            of_class.remove(there.pop(dice.choice(sorted(there))))
         else:
             size = dice.choice(("1Mi", "2Gi"))
             made = dataclasses.replace(
                 local(f"v{at}", "", size=size), affinity=dice.choice(AFFINITIES), is_deleted=at % 7 == 0
             )
             there[made.name] = made
-            index.add(made)
+            of_class.add(made)
     suiting = [one for one in there.values() if one.size > 1 << 30 and not one.is_deleted]
     taken = {one.name for one in suiting if dice.random() < 0.3}
-    table = Labels(PLACES)
+    rows = of_class.serving(kind_of(claim))
+    assert rows is not None
+    fitting = matching.Fitting(of_class, rows)
 
-    of_class = available.AvailableVolumes()
-    for one in there.values():
-        of_class.add(one)
-
-    for some in (found, FittingVolumes(kind, of_class.serving(kind))):
-        assert some.count == len(suiting)
-        for node in PLACES:
-            names = {one.name for one in suiting if reachable(one, node)}
-            assert sorted(some.names(node)) == sorted(names)
-        places = some.places(table, lambda terms: table.matching(nodes.NodeSelection(affinity=terms)) * 1)
-        counts = fitting_volumes.counts(places, lambda name: name not in taken).tolist()
-        assert counts == [len({*some.names(node)} - taken) for node in PLACES]
+    within = [{one.name for one in suiting if reachable(one, node)} for node in PLACES]
+    assert [sorted(one.name for one in fitting.reachable(node)) for node in PLACES] == [*map(sorted, within)]
+    known, many = Volumes(), matching.Group([claim] * len(there), fitting=fitting)
+    with mock.patch.object(Volumes, "reserved", taken):
+        served = sharing.claims_served(known, [many], Labels(PLACES))
+    assert served.tolist() == [[len(names - taken) for names in within]]
 
 
 def test_what_nobody_has_asked_for_lately_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the number of kinds, and by how much these remember; it is found again."""
-    volumes = [local(f"v{at}", "n1") for at in range(10)]
-    kinds = [kind_of(wanted("c", size=f"{at}Mi")) for at in range(1, 5)]
-    index = FittingIndex()
-    for volume in volumes:
-        index.add(volume)
-    monkeypatch.setattr(fitting_volumes, "MOST_KINDS", 3)
-    first = [index.of(kind) for kind in kinds[:3]]
-    assert index.of(kinds[0]) is first[0]
-    index.of(kinds[3])
+    """And it is found again; nothing is kept once a volume comes or goes."""
+    of_class, kinds = AvailableVolumes(), [kind_of(wanted("c", size=f"{at}Mi")) for at in range(1, 5)]
+    of_class.add(local("v", "n1"))
+    monkeypatch.setattr(available, "MOST_KINDS", 3)
+    first = [of_class.serving(kind) for kind in kinds[:3]]
+    assert of_class.serving(kinds[0]) is first[0]
+    of_class.serving(kinds[3])
 
-    assert index.of(kinds[0]) is first[0]
-    assert index.of(kinds[1]) is not first[1]
-    monkeypatch.setattr(fitting_volumes, "MOST_NAMES", 25)
-    again = [index.of(kind) for kind in kinds[:3]]
-    assert index.of(kinds[1]) is again[1]
-    assert index.of(kinds[0]) is not again[0]
+    assert of_class.serving(kinds[0]) is first[0]
+    assert of_class.serving(kinds[1]) is not first[1]
+    of_class.add(local("w", "n1"))
+    found = of_class.serving(kinds[0])
+    assert found is not None
+    assert found.tolist() == [True, True]
 
 
 def test_kinds_that_no_volume_fits_drive_out_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many there are."""
-    index = FittingIndex()
-    index.add(local("v", "n1"))
-    monkeypatch.setattr(fitting_volumes, "MOST_KINDS", 3)
-    first = index.of(kind_of(wanted("c")))
+    of_class = AvailableVolumes()
+    of_class.add(local("v", "n1"))
+    monkeypatch.setattr(available, "MOST_KINDS", 3)
+    first = of_class.serving(kind_of(wanted("c")))
 
     assert first is not None
-    assert [index.of(kind_of(wanted("c", size=f"{at}Ti"))) for at in range(1, 9)] == [None] * 8
-    assert index.of(kind_of(wanted("c"))) is first
+    assert [of_class.serving(kind_of(wanted("c", size=f"{at}Ti"))) for at in range(1, 9)] == [None] * 8
+    assert of_class.serving(kind_of(wanted("c"))) is first
 
 
 def counted(owner: Any, name: str) -> Any:
@@ -150,18 +139,18 @@ def scene(claims: list[facts.Claim], nodes_: int = 100) -> Volumes:
     ids=["alike", "of other sizes", "with other selectors"],
 )
 def test_a_pod_with_very_many_claims_is_little_work(fields: list[dict[str, Any]]) -> None:
-    """Each volume is sorted for few kinds of claims, and not again for each node or the next pod."""
+    """Volumes are compared with few kinds of claims, and not again for each node or the next pod."""
     claims = [wanted(f"c{at}", **some) for at, some in enumerate(fields)]
     known = scene(claims)
-    pairs = len({kind_of(one) for one in claims[: matching.MOST_KINDS]}) * 200
-    with counted(FittingVolumes, "_add") as asked:
+    kinds = {kind_of(one) for one in claims[: matching.MOST_KINDS]}
+    with counted(AvailableVolumes, "_find_serving") as asked:
         among_all = matching.groups(known, claims)
         for at in range(100):
             node = builders.node(f"n{at}", labels={HOST: f"n{at}"})
             assert len(matching.choose_for_groups(known, among_all, node)) == 2
         matching.groups(known, claims)
 
-    assert asked.call_count == pairs
+    assert asked.call_count == len(kinds)
 
 
 def test_volumes_that_do_not_fit_are_not_looked_at_one_by_one() -> None:
@@ -177,12 +166,11 @@ def test_volumes_that_do_not_fit_are_not_looked_at_one_by_one() -> None:
         with (
             counted(affinity, "holds") as conditions,
             counted(claim_kinds, "may_serve") as volumes,
-            counted(FittingVolumes, "_add") as sorted_,
         ):
             assert matching.groups(known, claims) == []
-        work.append([one.call_count for one in (conditions, volumes, sorted_)])
+        work.append([one.call_count for one in (conditions, volumes)])
 
-    assert work == [[64 * 16, 0, 0]] * 2
+    assert work == [[64 * 16, 0]] * 2
 
 
 def labels_of(dice: random.Random) -> dict[str, str]:
@@ -202,7 +190,7 @@ def condition(dice: random.Random) -> nodes.LabelExpression:
 def test_all_volumes_at_once_are_found_as_one_by_one(seed: int) -> None:
     """While they come and go: by size, sort and labels, as `serves` says of each."""
     dice, there = random.Random(seed), dict[str, facts.Volume]()
-    of_class = available.AvailableVolumes()
+    of_class = AvailableVolumes()
     for at in range(80):
         if there and dice.random() < 0.4:
             of_class.remove(there.pop(dice.choice(sorted(there))))
@@ -225,7 +213,9 @@ def test_all_volumes_at_once_are_found_as_one_by_one(seed: int) -> None:
         selector = nodes.Term(tuple(condition(dice) for _ in range(dice.randrange(3))))
         kind = kind_of(dataclasses.replace(asked, selector=dice.choice((selector, None))))
 
-        found = sorted(volume.name for volume, _ in of_class.serving(kind))
+        rows = of_class.serving(kind)
+        suiting = rows.nonzero()[0].tolist() if rows is not None else []
+        found = sorted(of_class.volume(row).name for row in suiting)
         assert found == sorted(name for name, one in there.items() if claim_kinds.serves(one, kind))
         assert len(of_class) == len(there)
 
