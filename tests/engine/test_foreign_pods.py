@@ -1,6 +1,7 @@
 """A pod that another scheduler bound holds what a device plugin of its node may have given it (I8, I9)."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -10,7 +11,7 @@ from berth_crds import aliases, names, wire
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import holds
 from berth_operator.scheduling.nodes import facts
-from berth_operator.translate import pods, raw
+from berth_operator.translate import pods, possible_devices, raw
 from scheduling.placements import place
 from support import builders, inventories, ledgers
 
@@ -97,6 +98,35 @@ def test_a_part_of_a_card_is_given_only_where_the_agent_is_the_plugin(
     ledgers.in_turn(lambda: ledger.device_seen(device), lambda: ledgers.pod_seen(ledger, PART), late=late)
 
     assert ledgers.holding(ledger) == ([], expected)
+
+
+ALL_LISTED = builders.node("n1", extra={names.GPU: 400, names.GPU_MEMORY: 1 << 40, names.NVIDIA_GPU: 4})
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        (lambda at: {names.GPU_MEMORY: at + 1, names.RDMA: 1}, 0),
+        (lambda at: {names.NVIDIA_GPU: 0, "nvidia.com/gpumem": at + 1}, 0),
+        (lambda at: {names.NVIDIA_GPU: at + 1}, EVERY),
+    ],
+    ids=["what nodes only list", "nothing of what the node lists", "what a plugin may serve"],
+)
+def test_a_pod_too_long_to_be_read_has_only_what_a_plugin_may_have_given_it(
+    asked: Callable[[int], dict[str, int]], expected: int
+) -> None:
+    """Init containers that all ask for other amounts, each for next to nothing."""
+    ledger = ledgers.with_nodes()
+    ledger.node_seen(ALL_LISTED)
+    inits = [builders.asking(f"i{at}", asked(at)) for at in range(possible_devices.MOST_DIFFERENT + 4)]
+    pod = builders.pod("p", nodeName="n1", schedulerName="other", initContainers=inits, phase="Running")
+
+    ledgers.pod_seen(ledger, pod)
+
+    assert ledgers.holding(ledger) == ([], expected)
+    hold = ledger.inventory.hold("uid-p")
+    assert hold is not None
+    assert hold.withheld_types == frozenset()
 
 
 KOORDINATOR = {"koordinator.sh/gpu-core": 100, "koordinator.sh/gpu-memory-ratio": 100}

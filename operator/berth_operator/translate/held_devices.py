@@ -99,7 +99,10 @@ def any_devices(spec: raw.PodSpec) -> ExpectedDevices:
 
     Without a start order, all that its allocation names counts as held at the same time.
     """
-    resources = dict.fromkeys(aliases.all_served(pod_limits.resource_names(spec)), holds.ALL_CARDS)
+    served = aliases.all_served(pod_limits.requested_names(spec))
+    if spec.scheduler_name != names.SCHEDULER_NAME:
+        served = set(filter(possible_devices.is_of_plugins, served))
+    resources = dict.fromkeys(served, holds.ALL_CARDS)
     return ExpectedDevices(
         None,
         0,

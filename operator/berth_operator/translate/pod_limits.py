@@ -57,6 +57,7 @@ MAX_NODE_TAINTS: Final = 256
 MAX_NODE_RESOURCES: Final = 256
 MAX_NODE_TEXT: Final = 128 << 10  # Characters of labels and taints together.
 MAX_FAULTS: Final = 16  # More than people read at once.
+NOTHING: Final = frozenset({"0", 0})  # As an API server writes it.
 
 T = TypeVar("T")
 WeightedTerm = tuple[int, raw.PodAffinityTerm]
@@ -150,6 +151,12 @@ def many_terms(spec: raw.PodSpec) -> bool:
 def resource_names(spec: raw.PodSpec) -> Iterator[str]:
     """Yield the names of all resources that a pod requests, with repetitions."""
     return itertools.chain.from_iterable(_lists(spec, *_of_whole_pod(spec)))
+
+
+def requested_names(spec: raw.PodSpec) -> set[str]:
+    """Return the names of the resources of which a pod requests more than nothing."""
+    lists = _lists(spec, *_of_whole_pod(spec))
+    return {name for one in lists for name, amount in one.items() if amount not in NOTHING}
 
 
 def _first(counted: Counted) -> Refusal | None:

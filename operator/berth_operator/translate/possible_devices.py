@@ -56,17 +56,22 @@ def _peak(cards: Iterable[tuple[int, bool]]) -> int:
     return container_peaks.peaks(([("cards", count)], runs) for count, runs in cards).get("cards", 0)
 
 
-def max_cards_by_resource(serving: Iterable[Serving]) -> Mapping[str, int]:
-    """Return how many cards a device plugin may give a pod for each resource, in containers of one moment.
+def is_of_plugins(name: str) -> bool:
+    """Whether a device plugin may serve a resource.
 
     Of Berth's own names only berth.dev/gpu is served by one, the agent's: otherwise nodes just list them.
     """
+    return name == names.GPU or not name.startswith(unknown_keys.PREFIX)
+
+
+def max_cards_by_resource(serving: Iterable[Serving]) -> Mapping[str, int]:
+    """Return how many cards a device plugin may give a pod for each resource, in containers of one moment."""
     return container_peaks.peaks(
         (
             [
                 (name, _container_max_cards({name: amount}))
                 for name, amount in amounts.items()
-                if name == names.GPU or not name.startswith(unknown_keys.PREFIX)
+                if is_of_plugins(name)
             ],
             runs,
         )
