@@ -78,9 +78,8 @@ def test_each_node_finds_what_it_can_reach(seed: int) -> None:
 
     within = [{one.name for one in suiting if reachable(one, node)} for node in PLACES]
     assert [sorted(one.name for one in fitting.reachable(node)) for node in PLACES] == [*map(sorted, within)]
-    known, many = Volumes(), matching.Group([claim] * len(there), fitting=fitting)
-    with mock.patch.object(Volumes, "reserved", taken):
-        served = sharing.claims_served(known, [many], Labels(PLACES))
+    many = matching.Group([claim] * len(there), fitting=fitting)
+    served = sharing.claims_served(taken, [many], Labels(PLACES))
     assert served.tolist() == [[len(names - taken) for names in within]]
 
 

@@ -62,7 +62,7 @@ def _served(inventory: Inventory, delayed: Sequence[facts.Claim]) -> sharing.Nod
     volumes, groups = inventory.volumes, matching.groups(inventory.volumes, delayed)
     found = {group.claims[0].key: _reaching(inventory, group.meant) for group in groups if group.meant}
     fitting = [group for group in groups if group.fitting is not None]
-    served = sharing.claims_served(volumes, fitting, inventory.node_labels()) if fitting else ()
+    served = sharing.claims_served(volumes.reserved, fitting, inventory.node_labels()) if fitting else ()
     for group, of_group in zip(fitting, served, strict=True):
         # The volumes go to the first ones.
         found |= {claim.key: of_group > at for at, claim in enumerate(group.claims)}

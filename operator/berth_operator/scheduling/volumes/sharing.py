@@ -7,7 +7,7 @@ volumes are one case, and in each case only the smallest volumes matter: no more
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -46,23 +46,20 @@ class Remembered:
         return found
 
 
-class KnownVolumes(Protocol):
-    """Where volumes are looked up."""
+def claims_served(
+    reserved: Collection[str], groups: Sequence[matching.Group], table: labels.Labels
+) -> Counts:
+    """Return for each group of claims, and each node, how many of them get one of the volumes that fit.
 
-    @property
-    def reserved(self) -> Collection[str]:
-        """The volumes that are reserved for pods."""
-
-
-def claims_served(known: KnownVolumes, groups: Sequence[matching.Group], table: labels.Labels) -> Counts:
-    """Return for each group of claims, and each node, how many of them get one of the volumes that fit."""
+    Those of these names are reserved for other pods.
+    """
     found = np.zeros((len(groups), len(table)), dtype=np.int64)
     by_class: dict[AvailableVolumes, list[int]] = {}
     for at, group in enumerate(groups):
         if group.fitting is not None:
             by_class.setdefault(group.fitting.of_class, []).append(at)
     for of_class, some in by_class.items():
-        found[some] = _Choices(of_class, [groups[at] for at in some], known.reserved, table).served()
+        found[some] = _Choices(of_class, [groups[at] for at in some], reserved, table).served()
     return found
 
 
