@@ -14,6 +14,7 @@ import pytest
 from berth_crds import names
 from berth_crds.client import api, connection, errors, list_backoff, resources, watch
 from berth_operator.kube import feeds
+from berth_operator.scheduling import holds
 from kube import churn, eventually, servers
 from kube.conftest import Wired
 from kube.following import Follower
@@ -294,13 +295,13 @@ async def test_a_lost_record_is_named_by_the_gpupod(life: churn.Churn, wired: Wi
 
             await eventually.holds(held, f"the pod to hold {expected}", seconds=10)
 
-        await until_held(withheld=2)
+        await until_held(withheld=holds.ALL_CARDS)
         gpupod = manifests.gpupod("lost", pod.uid, node, 1, 3)
         await admin.create(resources.GPU_PODS, gpupod, namespace=life.client.namespace)
         await until_held(1, 3)
         await ends_right(follower, admin)
         await life.drop(resources.GPU_PODS, "lost")
-        await until_held(withheld=2)
+        await until_held(withheld=holds.ALL_CARDS)
         await ends_right(follower, admin)
 
 

@@ -121,15 +121,7 @@ ON_NODE: dict[str, Any] = {"nodeName": "n1"}
 
 
 NIC = builders.written("n1", {"main": {"rdma": [allocation.Share("r", 0, 100, 0)]}})
-MISSING = "it asks for cards and has no allocation"
-
 WITHHELD: dict[str, tuple[raw.Pod, int, str]] = {
-    "no record": (builders.pod(gpus=2, **ON_NODE), 2, MISSING),
-    "a foreign pod with the plug-in's resource": (
-        builders.pod(gpus=3, schedulerName="default-scheduler", **ON_NODE),
-        3,
-        MISSING,
-    ),
     "a damaged record": (
         builders.pod(gpus=2, annotations={names.ALLOCATION: "{"}, **ON_NODE),
         holds.ALL_CARDS,
@@ -167,33 +159,46 @@ WITHHELD: dict[str, tuple[raw.Pod, int, str]] = {
         0,
         "it asks for devices and has no allocation",
     ),
+}
+
+
+@pytest.mark.parametrize(("pod", "withheld", "fault"), WITHHELD.values(), ids=WITHHELD.keys())
+def test_record_that_cannot_be_trusted_fails_closed(pod: raw.Pod, withheld: int, fault: str) -> None:
+    """A bound pod withholds what it asks for and nobody names; all, where its record is damaged (I9)."""
+    found = pod_requests.bound(pod)
+
+    assert found.hold.withheld == withheld
+    assert found.fault.startswith(fault)
+
+
+UNRECORDED: dict[str, tuple[raw.Pod, int]] = {
+    "whole cards": (builders.pod(gpus=2, **ON_NODE), 2),
+    "a foreign pod with the plug-in's resource": (
+        builders.pod(gpus=3, schedulerName="default-scheduler", **ON_NODE),
+        3,
+    ),
     "a request that cannot be read": (
         pod_requests.asking({names.NVIDIA_GPU: "x"}, **ON_NODE),
         1,
-        MISSING,
     ),
     "a request that makes no sense": (
         pod_requests.asking({names.GPU_CORE: 50}, **ON_NODE),
         1,
-        MISSING,
     ),
     "a request that is not served": (
         pod_requests.asking({"nvidia.com/mig-1g.10gb.shared": 2}, **ON_NODE),
         2,
-        MISSING,
     ),
     "one container of two that cannot be read": (
         builders.pod(
             containers=[builders.container("a", gpus=1), builders.asking("b", {names.GPU: "x"})], **ON_NODE
         ),
         2,
-        MISSING,
     ),
-    "a share": (pod_requests.asking({names.GPU_MEMORY: "1Gi"}, **ON_NODE), 1, MISSING),
+    "a share": (pod_requests.asking({names.GPU_MEMORY: "1Gi"}, **ON_NODE), 1),
     "shares of several cards": (
         pod_requests.asking({names.GPU_MEMORY: "1Gi", names.GPU_SHARED: 3}, **ON_NODE),
         3,
-        MISSING,
     ),
     "shares of two containers, which may lie on two cards": (
         builders.pod(
@@ -201,7 +206,6 @@ WITHHELD: dict[str, tuple[raw.Pod, int, str]] = {
             **ON_NODE,
         ),
         2,
-        MISSING,
     ),
     "instances and replicas": (
         builders.pod(
@@ -212,24 +216,20 @@ WITHHELD: dict[str, tuple[raw.Pod, int, str]] = {
             **ON_NODE,
         ),
         5,
-        MISSING,
     ),
     "a pod of another project": (
         pod_requests.asking(
             {"nvidia.com/gpu": 2, "nvidia.com/gpumem": 1000}, schedulerName="hami-scheduler", **ON_NODE
         ),
         2,
-        MISSING,
     ),
     "cards beside another maker's": (
         pod_requests.asking({"amd.com/gpu": 4, names.NVIDIA_GPU: 1}, **ON_NODE),
         1,
-        MISSING,
     ),
     "cards with a wish that cannot be read": (
         builders.pod(gpus=2, annotations={names.MODEL: ""}, **ON_NODE),
         2,
-        MISSING,
     ),
     "a sidecar and an init container": (
         builders.pod(
@@ -241,18 +241,19 @@ WITHHELD: dict[str, tuple[raw.Pod, int, str]] = {
             **ON_NODE,
         ),
         2,
-        MISSING,
     ),
 }
 
 
-@pytest.mark.parametrize(("pod", "withheld", "fault"), WITHHELD.values(), ids=WITHHELD.keys())
-def test_record_that_cannot_be_trusted_fails_closed(pod: raw.Pod, withheld: int, fault: str) -> None:
-    """A bound pod withholds what it asks for and nobody names; all, where its record is damaged (I9)."""
-    found = pod_requests.bound(pod)
+@pytest.mark.parametrize(("pod", "withheld"), UNRECORDED.values(), ids=UNRECORDED.keys())
+def test_a_pod_without_a_record_withholds_what_others_may_have_given_it(pod: raw.Pod, withheld: int) -> None:
+    """All cards, if it must have been Berth that bound it, for then it has a card that nobody knows."""
+    found, taken_over = pod_requests.bound(pod), pod_requests.bound(pods.as_berth_pod(pod))
 
-    assert found.hold.withheld == withheld
-    assert found.fault.startswith(fault)
+    ours = pod.spec.scheduler_name == names.SCHEDULER_NAME
+    assert found.hold.withheld == (holds.ALL_CARDS if ours else withheld)
+    assert taken_over.hold.withheld == withheld
+    assert found.fault == taken_over.fault == "it asks for cards and has no allocation"
 
 
 ENOUGH: dict[str, tuple[raw.Pod, int]] = {

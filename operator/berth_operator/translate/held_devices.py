@@ -7,11 +7,12 @@ node that no other pod holds by name. Of each other type of device that the pod 
 nothing names, it may have any.
 
 Only Berth's operator may write those annotations. A pod without any of them was bound by another
-scheduler, or has lost them all: it withholds as many cards as it may have been allocated for the
-resources of its containers, which nobody can edit. Its request by annotations does not count,
-because anybody may have written them since. If its `schedulerName` is another's, only device
-plugins can have allocated it anything, or a driver for its claims. What that was, and whether these
-are cards at all, only the agent of its node can say.
+scheduler, or has lost them all: its request by annotations does not count, because anybody may have
+written them since, but nobody can edit the resources of its containers. A pod of Berth's that asks for
+cards by these has lost its allocation, so it withholds all cards of the node that no other pod holds by
+name. If its `schedulerName` is another's, only device plugins can have allocated it anything, or a
+driver for its claims: it withholds as many cards as its resources ask for. What that was, and whether
+these are cards at all, only the agent of its node can say.
 """
 
 import dataclasses
@@ -149,7 +150,7 @@ def read(pod: raw.Pod, expected: ExpectedDevices) -> HeldDevices:
         return _recorded(shares, gpus, expected, marked_cards(annotations, _known(shares)))
     if not has_result(annotations):
         return HeldDevices(
-            withheld=expected.max_cards,
+            withheld=holds.ALL_CARDS if expected.max_cards and _has_lost_all(pod) else expected.max_cards,
             withheld_types=expected.withheld_types,
             fault=_missing_fault(expected),
         )
@@ -276,6 +277,11 @@ def _cards_in(marked: MarkedCards) -> int:
     """Return the number of marked cards: by uuid or by minor, whichever is more."""
     uuids = sum(isinstance(one, str) for one in marked)
     return max(uuids, len(marked) - uuids)
+
+
+def _has_lost_all(pod: raw.Pod) -> bool:
+    """Whether Berth must have bound a pod on which it wrote nothing: no other scheduler has that name."""
+    return pod.spec.scheduler_name == names.SCHEDULER_NAME and not pod.adopted_from
 
 
 def needs_gpupod(pod: raw.Pod, expected: ExpectedDevices, held: HeldDevices) -> bool:
