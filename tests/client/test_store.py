@@ -1,5 +1,7 @@
 """What an informer has passed on is gone through in small steps, however much it is."""
 
+import collections
+
 from berth_crds import wire
 from berth_crds.client import store
 from client.informers import ConfigMap, RecordingSink
@@ -19,6 +21,33 @@ def test_what_a_list_lacks_is_forgotten_one_by_one() -> None:
 
     assert len(kept) == 1000
     assert most < 20
+
+
+class LastSink(RecordingSink):
+    """A sink for which some objects count last, as their data says."""
+
+    def counts_last(self, thing: ConfigMap) -> bool:
+        """Whether the data of an object says so."""
+        return bool(thing.data.get("last"))
+
+
+def test_what_counts_last_comes_after_all_that_is_new_or_gone() -> None:
+    """Whatever its name is, and on whichever page of the list it was."""
+    kept, listing = store.Store("things", sink := LastSink()), store.Listing[ConfigMap]()
+    for name in ("a", "gone"):
+        kept.upsert(ConfigMap(wire.Meta(name, "ml", f"uid-{name}", "5")))
+    sink.calls.clear()
+
+    for page in (("a", "b"), ("z",)):
+        things = [
+            ConfigMap(wire.Meta(name, "ml", f"uid-{name}", "6"), {"last": "yes" if name == "a" else ""})
+            for name in page
+        ]
+        collections.deque(kept.upsert_page(things, listing))
+    collections.deque(kept.end_list(listing))
+
+    found = [(what, name) for what, name, _ in sink.calls]
+    assert found == [("upserted", "b"), ("upserted", "z"), ("deleted", "gone"), ("upserted", "a")]
 
 
 def test_revisions_are_found_by_title_and_by_uid() -> None:

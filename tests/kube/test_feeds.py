@@ -1,5 +1,6 @@
 """What each kind of object tells the ledger, odd ones included: nothing is skipped in a pod's favour."""
 
+import collections
 from collections.abc import Callable
 from typing import Any
 
@@ -7,14 +8,14 @@ import msgspec
 import pytest
 
 from berth_crds import logs, names, wire
-from berth_crds.client import watch
+from berth_crds.client import store, watch
 from berth_operator.engine import node_summaries
 from berth_operator.kube import gpupod_store
 from berth_operator.scheduling import holds
 from berth_operator.scheduling.policy import Policy
 from berth_operator.translate import devices, raw
 from kube.sinks import NODE, Sinks, allocated, feed, named, pod, read, renewed, with_node
-from support import builders, clock, manifests
+from support import builders, clock, ledgers, manifests
 
 
 @pytest.fixture
@@ -320,3 +321,30 @@ def test_a_lease_that_goes_takes_the_cards_along(sinks: Sinks) -> None:
     feed(sinks.leases, wire.Meta(NODE))
 
     assert sinks.free == 0
+
+
+# ---------------------------------------------------------------- a list tells nothing of who was first
+
+
+def published(node: str, *, uuids_of: str = "", version: str) -> wire.Device:
+    """Return the Device of a node, as the server shows it, with its own uuids or those of another node."""
+    body = manifests.device(uuids_of or node)
+    body["metadata"] = {"name": node, "uid": f"uid-{node}", "resourceVersion": version}
+    thing = read(body, wire.Device)
+    assert isinstance(thing, wire.Device)
+    return thing
+
+
+def test_a_known_device_that_publishes_further_uuids_comes_after_a_new_one() -> None:
+    """A list is in the order of the names, so an agent that copies a new node's uuids would seem first."""
+    sinks = Sinks(ledgers.with_nodes())
+    kept, listing = store.Store("Devices", sinks.devices), store.Listing[wire.Device]()
+    kept.upsert(published("a", version="5"))
+    sinks.ledger.all_devices_read()
+
+    page = [published("a", uuids_of="b", version="6"), published("b", version="7")]
+    collections.deque(kept.upsert_page(page, listing))
+    collections.deque(kept.end_list(listing))
+
+    owners = sinks.ledger.inventory.uuid_ownership
+    assert [owners.keeper(builders.uuid("b", minor)) for minor in range(4)] == ["b"] * 4

@@ -278,19 +278,18 @@ class Informer(Generic[B]):
     async def _list_once(self, size: int | page_sizes.PageSizes) -> str:
         if self._restored:
             self._store.restored()
-        seen: set[store.Key] = set()
+        listing = store.Listing[B]()
         version, count = "", 0
         clock, where = self._clock, (self._session, self._path, self._codec)
         pages = watch.list_pages(*where, selectors=self._selectors, size=size, clock=clock)
         async with contextlib.aclosing(pages):
             async for page in pages:
-                self._check_restore(page, first=not seen)
-                await cooperative.run(
-                    self._store.upsert_page(page.items, seen, again=self._deliver_all), clock
-                )
+                self._check_restore(page, first=not listing.seen)
+                listing.again = self._deliver_all
+                await cooperative.run(self._store.upsert_page(page.items, listing), clock)
                 version, count = page.version, count + 1
         self._short_list = count == 1
-        await cooperative.run(self._store.delete_missing(seen), clock)
+        await cooperative.run(self._store.end_list(listing), clock)
         return version
 
     def _check_restore(self, page: watch.Collection[B], *, first: bool) -> None:

@@ -68,6 +68,14 @@ class ListSink(Protocol):
         """Report that every object that there was at this revision has been passed on."""
 
 
+@runtime_checkable
+class LastSink(Protocol[T_contra]):
+    """A sink for which the order of changes matters: a list has objects in the order of their names."""
+
+    def counts_last(self, thing: T_contra, /) -> bool:
+        """Whether an object of a list is to be passed on after all others of that list."""
+
+
 @dataclasses.dataclass(slots=True)
 class KnownObject:
     """The identity of an object, its last seen revision, and whether the sink ever received it decoded."""
@@ -77,6 +85,15 @@ class KnownObject:
     delivered: bool
 
 
+class Listing(Generic[B]):
+    """A list that is being passed on."""
+
+    def __init__(self) -> None:
+        self.again = False  # Whether unchanged objects are passed on too.
+        self.seen: set[Key] = set()
+        self.last: list[B] = []  # What is passed on when all else was.
+
+
 class Store(Generic[B]):
     """The objects of one collection, as one sink knows them."""
 
@@ -84,6 +101,7 @@ class Store(Generic[B]):
         self._title = title
         self._sink = sink
         self._undecodable_sink = sink if isinstance(sink, UndecodableSink) else None
+        self._last_sink = sink if isinstance(sink, LastSink) else None
         self._known: dict[Key, KnownObject] = {}
         self._has_nameless = False  # Whether there is one of which not even the name can be read.
 
@@ -132,16 +150,24 @@ class Store(Generic[B]):
 
     # ------------------------------------------------------------ changes
 
-    def upsert_page(
-        self, items: Iterable[B | watch.Undecodable], seen: set[Key], *, again: bool
-    ) -> Iterator[None]:
-        """Upsert a part of a list, one object in each step, and add their keys to `seen`.
-
-        With `again` unchanged objects are passed on too.
-        """
+    def upsert_page(self, items: Iterable[B | watch.Undecodable], listing: Listing[B]) -> Iterator[None]:
+        """Upsert a part of a list, one object in each step, apart from those that count last."""
         for thing in items:
-            seen.add(key_of(thing.metadata))
-            self.upsert(thing, again=again)
+            listing.seen.add(key_of(thing.metadata))
+            if not isinstance(thing, watch.Undecodable) and self._counts_last(thing):
+                listing.last.append(thing)
+            else:
+                self.upsert(thing, again=listing.again)
+            yield
+
+    def _counts_last(self, thing: B) -> bool:
+        return self._last_sink is not None and self._last_sink.counts_last(thing)
+
+    def end_list(self, listing: Listing[B]) -> Iterator[None]:
+        """Delete what a whole list lacks, and upsert what counts last; each step treats one object."""
+        yield from self.delete_missing(listing.seen)
+        for thing in listing.last:
+            self.upsert(thing, again=listing.again)
             yield
 
     def delete_missing(self, seen: AbstractSet[Key]) -> Iterator[None]:

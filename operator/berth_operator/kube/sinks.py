@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from berth_crds import logs, wire
 from berth_crds.client import lease, watch
+from berth_crds.vocabulary import DeviceType
 from berth_operator.engine import pod_memory
 from berth_operator.engine.hold_states import State
 from berth_operator.engine.ledger import Ledger
@@ -228,6 +229,14 @@ class DeviceSink(FailClosedSink):
         self._faults.record(thing.metadata.name, fault)
         self._ledger.device_seen(device, devices.read_record(thing.status))
         self._watchdog.device_seen(thing.metadata.name, found_silent=devices.found_silent(thing))
+
+    def counts_last(self, thing: wire.Device) -> bool:
+        """Whether a Device that is known publishes further uuids, which may be those of a new Device."""
+        if thing.metadata.name not in self.uids:
+            return False
+        known = self._ledger.inventory.uuid_ownership.of(thing.metadata.name)
+        gpus = (card for card in thing.spec.devices if card.type == DeviceType.GPU)
+        return not known.issuperset(uuid for card in gpus for uuid in devices.uuids_of(card))
 
     def deleted(self, meta: wire.Meta) -> None:
         """Forget a Device that was deleted."""
