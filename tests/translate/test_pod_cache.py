@@ -35,7 +35,6 @@ def test_pods_of_one_workload_share_what_they_ask() -> None:
     [
         {"containers": [builders.container(gpus=2)]},
         {"nodeSelector": {"a": "b"}},
-        {"tolerations": [{"key": "a", "operator": "Exists"}]},
         {"priority": 7},
         {"overhead": {"cpu": "1"}},
         {"annotations": {names.MODEL: "H100"}},
@@ -58,6 +57,13 @@ THE_SAME: dict[str, tuple[dict[str, Any], bool]] = {
                 names.TERM: "t/1",
                 names.container_key("main", "uuids"): "GPU-1",
             },
+        },
+        False,
+    ),
+    "what people may edit of a pod that runs": (
+        {
+            "tolerations": [{"key": "a", "operator": "Exists"}],
+            "containers": [builders.container(gpus=1, image="b")],
         },
         False,
     ),

@@ -12,7 +12,7 @@ namespace with very long pods does not displace the pods of all others.
 import dataclasses
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, Generic, TypeVar
 
 import msgspec
@@ -150,14 +150,29 @@ def reads_label(key: str) -> bool:
 def bound_key(pod: raw.Pod) -> bytes:
     """Return the key of a bound pod: all that its request depends on, without its node and allocation.
 
-    Its status is a part of the key only where it has other resources than are asked for.
+    Its status is a part of the key only where it has other resources than are asked for. What people may
+    edit without changing what the pod has, images and tolerations, must not have it read again.
     """
     effective = resizing.effective_spec(pod)
-    resized = [effective] if effective is not pod.spec else []
+    resized = _as_bound(effective) if effective is not pod.spec else ()
     annotations_read = {key: value for key, value in pod.metadata.annotations.items() if key in ANNOTATIONS}
     labels = {key: value for key, value in pod.metadata.labels.items() if key in LABELS}
-    spec = msgspec.structs.replace(pod.spec, node_name="", volumes=None)
-    return _encoder.encode((spec, annotations_read, labels, *_seen_by_others(pod), *resized))
+    return _encoder.encode((*_as_bound(pod.spec), annotations_read, labels, *_seen_by_others(pod), *resized))
+
+
+def _as_bound(spec: raw.PodSpec) -> tuple[object, ...]:
+    """Return what counts of the spec of a bound pod."""
+    rest = msgspec.structs.replace(
+        spec, node_name="", volumes=None, tolerations=None, containers=(), init_containers=None
+    )
+    return rest, _container_keys(spec.containers), _container_keys(spec.init_containers or ())
+
+
+def _container_keys(containers: Iterable[raw.Container]) -> list[tuple[object, ...]]:
+    return [
+        (one.name, one.resources, one.restart_policy, one.restart_policy_rules, one.ports)
+        for one in containers
+    ]
 
 
 _encoder: Final = msgspec.json.Encoder()
