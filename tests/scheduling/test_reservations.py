@@ -1,12 +1,17 @@
 """A node that has improved is kept for the pods that were woken for it, until they were tried."""
 
+from typing import Any
+
+import hypothesis
 import pytest
+from hypothesis import strategies as st
 
 from berth_operator.scheduling import backlog as backlog_module
 from berth_operator.scheduling import decisions, rotation
 from berth_operator.scheduling.backlog import Backlog
 from berth_operator.scheduling.decisions import ClusterEvent
-from support import backlogs, builders
+from berth_operator.scheduling.queued_pods import Entry, SortKey
+from support import backlogs, builders, thorough
 from support.backlogs import ready
 
 FREED = frozenset({ClusterEvent.CAPACITY_FREED})
@@ -90,3 +95,105 @@ def test_a_node_that_wakes_all_kinds_is_reserved_alone(monkeypatch: pytest.Monke
     backlog.push(builders.pod_info("new", priority=-1))
 
     assert left_to(backlog, "uid-a", "uid-b", "uid-c") == {"n1"}
+
+
+# ---------------------------------------------------------------- as plain sets
+
+NODES = ("n1", "n2", "n3")
+PODS = [(kind, namespace, turn) for kind in (1, 2, 3) for namespace in ("a", "b") for turn in (0, 1)]
+
+
+class PlainReservations:
+    """What `Reservations` keep, for each kind a set of nodes: of a node None all nodes are reserved."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[int, set[str | None]] = {}
+        self.awake: dict[int, list[Entry]] = {}
+        self.firsts: dict[int, SortKey] = {}
+
+    def woken(self, entry: Entry, node: str | None) -> None:
+        """Reserve a node for a pod."""
+        kind = entry.kind_number
+        self.firsts[kind] = min(self.firsts.get(kind, entry.sort_key), entry.sort_key)
+        self.nodes.setdefault(kind, set()).add(node)
+        self.awake.setdefault(kind, []).append(entry)
+
+    def reserve(self, node: str | None, kinds: set[int]) -> None:
+        """Reserve a node for those of these kinds that have a reservation."""
+        for kind in kinds & self.nodes.keys():
+            self.nodes[kind].add(node)
+
+    def tried(self, kind: int) -> None:
+        """End the reservation of a kind."""
+        for known in (self.nodes, self.awake, self.firsts):
+            known.pop(kind, None)
+
+    def left(self, entry: Entry) -> None:
+        """Remove a pod from the reservation of its kind."""
+        kind = entry.kind_number
+        self.awake[kind] = [one for one in self.awake.get(kind, []) if one is not entry]
+        if not self.awake[kind]:
+            self.tried(kind)
+
+    def before(self, sort_key: SortKey, suspended: set[str]) -> set[str] | None:
+        """Return the nodes reserved for pods before this one; None where all are."""
+        found = set[str | None]()
+        for kind, first in self.firsts.items():
+            if first < sort_key and {one.pod_info.namespace for one in self.awake[kind]} - suspended:
+                found |= self.nodes[kind]
+        return None if None in found else {node for node in found if node is not None}
+
+
+def entries() -> list[Entry]:
+    """Return pods of some kinds and namespaces, in the order in which they are tried."""
+    found = []
+    for kind, namespace, turn in PODS:
+        pod_info = builders.pod_info(f"p{kind}{turn}", namespace=namespace, priority=-turn)
+        entry = Entry(pod_info, pod_info.order(0))
+        entry.kind_number = kind
+        found.append(entry)
+    return found
+
+
+NODE = st.sampled_from([*NODES, None])
+POD = st.integers(0, len(PODS) - 1)
+KINDS = st.sets(st.sampled_from([1, 2, 3]))
+WOKEN = st.tuples(st.just("woken"), POD, NODE)
+CHANGES = st.one_of(
+    WOKEN,
+    WOKEN,
+    st.tuples(st.just("left"), POD),
+    st.tuples(st.just("tried"), st.sampled_from([1, 2, 3])),
+    st.tuples(st.just("reserve"), NODE),
+    st.tuples(st.just("offered"), NODE, KINDS),
+    st.tuples(st.just("before"), st.sets(st.sampled_from(["a", "b"]))),
+)
+
+
+@hypothesis.settings(max_examples=thorough.examples(4000))
+@hypothesis.given(st.lists(CHANGES, max_size=30))
+def test_what_is_reserved_is_that_of_plain_sets(changes: list[tuple[Any, ...]]) -> None:
+    """However it is noted: for one kind, for all that there are, or for all nodes."""
+    found, plain, pods = rotation.Reservations(), PlainReservations(), entries()
+    for what, *given in [*changes, ("before", set[str]())]:
+        match what, given:
+            case "woken", [int(at), node] if not pods[at].reservation:
+                found.woken(pods[at], node)
+                plain.woken(pods[at], node)
+            case "left", [int(at)] if pods[at].reservation:
+                found.left(pods[at])
+                plain.left(pods[at])
+            case "tried", [int(kind)]:
+                found.tried(kind)
+                plain.tried(kind)
+            case "reserve", [node]:
+                found.reserve(node)
+                plain.reserve(node, {1, 2, 3})
+            case "offered", [node, set(kinds)]:
+                found.offered(node, {one.pod_info: one.kind_number in kinds for one in pods}.__getitem__)
+                plain.reserve(node, kinds)
+            case "before", [set(suspended)]:
+                before = found.before(suspended)
+                assert [before(one.sort_key) for one in pods] == [
+                    plain.before(one.sort_key, suspended) for one in pods
+                ]

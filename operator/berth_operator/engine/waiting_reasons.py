@@ -206,12 +206,15 @@ class WaitingReasons:
 
     def next_due(self, now: float) -> float | None:
         """Put off a renewal that has nothing to do; return when the next may be, None if no pod waits."""
-        idle = not self._of_older_inventory() and not self._cut_short(now)
-        if now >= self._next and idle and not any(map(self._has_news, self._to_tell)):
+        if now >= self._next and not self._has_work(now):
             self._next = now + RENEWAL_SECONDS
         if not self._given:
             return None
         return self._next if self._next_turn is None else min(self._next, self._next_turn)
+
+    def _has_work(self, now: float) -> bool:
+        to_explain = any(self._of_older_inventory()) or any(self._cut_short(now))
+        return to_explain or any(map(self._has_news, self._to_tell))
 
     def renewed(
         self, now: float, *, explanations: int = EXPLANATIONS_PER_ROUND
@@ -265,12 +268,13 @@ class WaitingReasons:
         may_begin = self._to_tell[group] or group.version == self._version
         return may_begin and next(group.with_old_message(), None) is not None
 
-    def _of_older_inventory(self) -> list[ReasonGroup]:
-        return [one for one in self._groups.values() if one.version != self._version]
+    def _of_older_inventory(self) -> Iterator[ReasonGroup]:
+        version = self._version
+        return (one for one in self._groups.values() if one.version != version)
 
-    def _cut_short(self, now: float) -> list[ReasonGroup]:
-        """Return the groups whose explanation is to be repeated."""
-        return [one for one in self._groups.values() if one.retry_at <= now]
+    def _cut_short(self, now: float) -> Iterator[ReasonGroup]:
+        """Yield the groups whose explanation is to be repeated."""
+        return (one for one in self._groups.values() if one.retry_at <= now)
 
     def _first_in_turns(
         self, groups: Iterable[ReasonGroup], count: int, *, key: Callable[[ReasonGroup], float]

@@ -16,9 +16,9 @@ import collections
 import contextlib
 import dataclasses
 import functools
-import heapq
 import itertools
 import math
+import operator
 from collections.abc import Callable, Collection, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from typing import Final
@@ -47,6 +47,7 @@ class Reservation:
     first: SortKey
     nodes: set[str] = dataclasses.field(default_factory=set)
     everywhere: bool = False
+    over: bool = False
     # How many pods were activated since it was made and have not left yet, by namespace.
     awake: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
 
@@ -59,13 +60,23 @@ class Reservation:
             self.nodes.add(node)
 
 
+FIRST: Final = operator.attrgetter("first")
+
+
 class Reservations:
-    """What is reserved for pods that were activated, by kind, until their next try, or until none is left."""
+    """What is reserved for pods that were activated, by kind, until their next try, or until none is left.
+
+    There may be tens of thousands, so what is reserved for all that there are is noted once: for those
+    up to a number, since they are numbered in the order in which they were made.
+    """
 
     def __init__(self) -> None:
         self._reservations: dict[int, Reservation] = {}
         self._limited: dict[int, Reservation] = {}  # Those of some nodes only.
-        self._numbers = itertools.count(1)
+        self._in_order: list[Reservation] = []  # By their first pods, but for the last ones; some are over.
+        self._newest = 0
+        self._for_all: dict[str, int] = {}  # By node, the number up to which it is reserved for all.
+        self._everywhere_for_all = 0  # The number up to which all nodes are.
 
     def __len__(self) -> int:
         """Count the kinds for which something is reserved."""
@@ -79,26 +90,39 @@ class Reservations:
     def woken(self, entry: Entry, node: str | None) -> None:
         """Reserve a node for a pod, because the node has improved; with None all nodes."""
         if (reservation := self._reservations.get(entry.kind_number)) is None:
-            reservation = Reservation(next(self._numbers), entry.pod_info, entry.sort_key)
-            self._reservations[entry.kind_number] = self._limited[entry.kind_number] = reservation
+            reservation = self._make(entry)
         reservation.first = min(reservation.first, entry.sort_key)
         self._add(entry.kind_number, reservation, node)
         reservation.awake[entry.pod_info.namespace] += 1
         entry.reservation = reservation.number
+
+    def _make(self, entry: Entry) -> Reservation:
+        if len(self._in_order) > 2 * len(self._reservations) + queues.SPARE_TICKETS:
+            self._sort()
+        self._newest += 1
+        reservation = Reservation(self._newest, entry.pod_info, entry.sort_key)
+        self._reservations[entry.kind_number] = self._limited[entry.kind_number] = reservation
+        self._in_order.append(reservation)
+        return reservation
 
     def offered(self, node: str | None, able: Callable[[queued_pods.PodInfo], bool]) -> None:
         """Reserve a node that has improved also for pods that it may take and that were not tried yet.
 
         Without a node any may have improved.
         """
+        covered = self._for_all.get(node, 0) if node is not None else 0
         for kind, reservation in list(self._limited.items()):
-            if node not in reservation.nodes and able(reservation.pod_info):
+            known = reservation.number <= covered or node in reservation.nodes
+            if not known and able(reservation.pod_info):
                 self._add(kind, reservation, node)
 
     def reserve(self, node: str | None) -> None:
         """Reserve a node that has improved, or with None all nodes, for all pods that were not tried yet."""
-        for kind, reservation in list(self._limited.items()):
-            self._add(kind, reservation, node)
+        if node is not None and self._limited:
+            self._for_all[node] = self._newest
+        elif node is None:
+            self._everywhere_for_all = self._newest
+            self._limited.clear()
 
     def _add(self, kind: int, reservation: Reservation, node: str | None) -> None:
         reservation.add(node)
@@ -110,8 +134,9 @@ class Reservations:
         self._drop(kind)
 
     def _drop(self, kind: int) -> None:
-        self._reservations.pop(kind, None)
-        self._limited.pop(kind, None)
+        if (reservation := self._reservations.pop(kind, None)) is not None:
+            reservation.over = True
+            self._limited.pop(kind, None)
 
     def left(self, entry: Entry) -> None:
         """Remove a pod from the reservation of its kind: it waits again, was placed or is gone."""
@@ -126,27 +151,19 @@ class Reservations:
             if not reservation.awake:
                 self._drop(entry.kind_number)
 
+    def _sort(self) -> None:
+        """Sort what there is, which takes little if most of it is in order, and forget what is over."""
+        self._in_order = [one for one in self._in_order if not one.over]
+        self._in_order.sort(key=FIRST)
+        oldest = next((one.number for one in self._reservations.values()), math.inf)
+        self._for_all = {node: number for node, number in self._for_all.items() if number >= oldest}
+
     def before(self, suspended: AbstractSet[str]) -> Before:
         """Return a function from a sort key to the nodes reserved for pods before it; None where all are.
 
         What is reserved only for pods whose namespaces are suspended does not count.
         """
-        firsts: dict[str, SortKey] = {}  # By node: the first pod for which it is reserved, in their order.
-        everywhere: SortKey | None = None
-        in_order = [
-            (one.first, one.number, one)
-            for one in self._reservations.values()
-            if not one.awake.keys() <= suspended
-        ]
-        heapq.heapify(in_order)
-        left = MOST_LOOKED_AT
-        while in_order and everywhere is None:
-            first, _, reservation = heapq.heappop(in_order)
-            left -= len(reservation.nodes)
-            if reservation.everywhere or left < 0:
-                everywhere = first
-            else:
-                firsts.update(dict.fromkeys(reservation.nodes.difference(firsts), first))
+        firsts, everywhere = self._firsts(suspended)
         nodes, sort_keys = list(firsts), list(firsts.values())
 
         @functools.cache
@@ -159,6 +176,24 @@ class Reservations:
             return first_of(bisect.bisect_left(sort_keys, sort_key))
 
         return found
+
+    def _firsts(self, suspended: AbstractSet[str]) -> tuple[dict[str, SortKey], SortKey | None]:
+        """Return by node the first pod for which it is reserved, in their order, and that of all nodes."""
+        self._sort()
+        firsts = dict[str, SortKey]()
+        for_all = sorted(self._for_all, key=self._for_all.__getitem__)
+        left = MOST_LOOKED_AT
+        for one in self._in_order:
+            if suspended and one.awake.keys() <= suspended:
+                continue
+            left -= len(one.nodes)
+            if one.everywhere or one.number <= self._everywhere_for_all or left < 0:
+                return firsts, one.first
+            while for_all and self._for_all[for_all[-1]] >= one.number:
+                firsts.setdefault(for_all.pop(), one.first)
+            for node in one.nodes:
+                firsts.setdefault(node, one.first)
+        return firsts, None
 
 
 class Rotation:
