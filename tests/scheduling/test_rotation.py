@@ -1,5 +1,6 @@
 """However many pods are woken again and again, all have their turns, and nobody loses a card by that."""
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -96,6 +97,19 @@ def test_a_newcomer_has_its_turn_though_others_are_woken_all_the_time() -> None:
         found += play(ledger, now)
 
     assert found == ["new"]
+
+
+def test_pods_that_are_edited_all_the_time_are_not_new_each_time() -> None:
+    """No pod comes before more important ones that were never tried, but before those that were."""
+    names = ("a", "b", "c")
+    important = [builders.pod_info(name, namespace="important", priority=1) for name in names]
+    backlog = backlogs.requeue(*important)
+    backlog.push(builders.pod_info("new", namespace="other"))
+    for pod in important:
+        backlog.push(dataclasses.replace(pod, labels=(("edited", "yes"),)))
+
+    assert ready(backlog) == ["a", "b", "c", "new"]
+    assert [pod.name for pod, _ in backlog.out_of_order(0.0, ())].index("new") < len(names)
 
 
 def test_each_of_a_crowd_has_its_turn() -> None:

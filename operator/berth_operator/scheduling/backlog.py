@@ -106,8 +106,8 @@ class Backlog:
         if entry is not None and (entry.pod_info, entry.pod_info.labels) == (pod_info, pod_info.labels):
             entry.pod_info = pod_info  # Its images, which are not compared, may be others.
         else:
-            self.remove(pod_info.uid)
-            self._activate(self._entered(pod_info))
+            self.remove(pod_info.uid)  # One that was tried has had its first turn: edits bring no other.
+            self._activate(self._entered(pod_info, min(1, entry.attempts) if entry else 0))
 
     def _entered(self, pod_info: PodInfo, attempts: int = 0) -> Entry:
         self._entries[pod_info.uid] = entry = Entry(pod_info, pod_info.order(self._label_limit), attempts)

@@ -290,6 +290,8 @@ def preferred_of_pods(
     The limits are those of what it requires of other pods, which comes first; too much of that is not read
     and takes no room.
     """
+    if not terms and not spread:
+        return (), ()
     required = () if many_terms(spec) else inter_pod_rules.required(spec)
     sums = tuple(map(sum, zip(*map(_sizes, required), strict=True))) or (0, 0, 0)
     most, kept = (MAX_POD_EXPRESSIONS, MAX_POD_VALUES, MAX_WHERE_TEXT), 0
