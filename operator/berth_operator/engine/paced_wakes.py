@@ -4,7 +4,7 @@ To wake pods means to compare each kind of them with what has changed, and to tr
 Whoever has the token of an agent can have a card fall sick and recover many times in a second, and whoever
 may edit a claim that many pods use can do so as often; other pods would wait meanwhile. So what changes
 wakes pods at once, a few times in a row, and after that once in a second. What is late is not lost: the
-pods are woken when the time has come, by what is true then.
+pods are woken when the time has come, by what is true then. What is long is not even read more often.
 """
 
 import collections
@@ -36,6 +36,10 @@ class PacedWakes:
         oldest = next(iter(self._delayed), None)
         if oldest is not None and self._free_at(oldest) <= self._clock():
             self.wake_delayed()  # Where nobody leads, there are no rounds that make the delayed calls.
+
+    def forget(self, changed: Hashable) -> None:
+        """Make no delayed call for something."""
+        self._delayed.pop(changed, None)
 
     def wake_delayed(self) -> None:
         """Make the delayed calls whose time has come."""

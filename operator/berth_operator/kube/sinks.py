@@ -17,7 +17,16 @@ from berth_operator.engine.watchdog import Watchdog
 from berth_operator.kube import gpupod_store, kopf_lag, raised_amounts, rejected_pods
 from berth_operator.scheduling import allocation_recovery, holds
 from berth_operator.scheduling.nodes import facts
-from berth_operator.translate import device_cache, devices, gpupods, measured_load, nodes, pods, raw
+from berth_operator.translate import (
+    device_cache,
+    device_size,
+    devices,
+    gpupods,
+    measured_load,
+    nodes,
+    pods,
+    raw,
+)
 
 log = logging.getLogger(__name__)
 
@@ -212,7 +221,8 @@ class NodeSink(FailClosedSink):
 class DeviceSink(FailClosedSink):
     """Devices: the cards, and whether their agent was silent before.
 
-    No pod gets a card of a Device that cannot be decoded.
+    No pod gets a card of a Device that cannot be decoded. A long one that changes all the time is read once a
+    second: that takes 30 ms, in which all pods would wait.
     """
 
     def __init__(self, ledger: Ledger, watchdog: Watchdog, logger: logging.Logger = log) -> None:
@@ -225,6 +235,13 @@ class DeviceSink(FailClosedSink):
     def upserted(self, thing: wire.Device) -> None:
         """Record what an agent published; no pod gets a card of a Device beyond the limits of size."""
         self.uids[thing.metadata.name] = thing.metadata.uid
+        if device_size.is_long(thing):
+            self._ledger.paced_wakes.wake(_paced_as(thing.metadata), lambda: self._read(thing))
+        else:
+            self._ledger.paced_wakes.forget(_paced_as(thing.metadata))
+            self._read(thing)
+
+    def _read(self, thing: wire.Device) -> None:
         device, fault = self._cache.read(thing)
         self._faults.record(thing.metadata.name, fault)
         self._ledger.device_seen(device, devices.read_record(thing.status))
@@ -241,10 +258,15 @@ class DeviceSink(FailClosedSink):
     def deleted(self, meta: wire.Meta) -> None:
         """Forget a Device that was deleted."""
         self.uids.pop(meta.name, None)
+        self._ledger.paced_wakes.forget(_paced_as(meta))
         self._cache.forget(meta.name)
         self._faults.record(meta.name, "")
         self._watchdog.device_gone(meta.name)
         self._ledger.device_gone(meta.name)
+
+
+def _paced_as(meta: wire.Meta) -> tuple[str, str]:
+    return "a long Device has changed", meta.name
 
 
 class LeaseSink:

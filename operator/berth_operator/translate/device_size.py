@@ -17,6 +17,7 @@ from typing import Final
 import msgspec
 
 from berth_crds import schema_limits, wire
+from berth_crds.client import decoding
 from berth_operator.translate import raw
 
 MAX_PROFILES: Final = 64
@@ -35,6 +36,11 @@ def too_large(device: wire.Device) -> str:
     """Return why the operator may be unable to write to a Device; empty if it is small enough."""
     large = isinstance(device, raw.Device) and device.length > MAX_BYTES
     return f"more than {MAX_BYTES} bytes as an object" if large else ""
+
+
+def is_long(device: wire.Device) -> bool:
+    """Whether a Device is longer than those that agents publish."""
+    return isinstance(device, raw.Device) and device.length > decoding.LONG_BYTES
 
 
 def without_details(spec: wire.DeviceSpec) -> wire.DeviceSpec:
