@@ -2,8 +2,9 @@
 
 import pytest
 
+from berth_crds import names
 from berth_crds.client import cooperative
-from berth_operator.engine import assumed_pods, drift
+from berth_operator.engine import assumed_pods, drift, unreadable_pods
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import allocation_recovery
 from berth_operator.scheduling.nodes import facts
@@ -93,6 +94,29 @@ def test_of_a_pod_that_its_kubelet_may_reject_its_node_is_a_source_as_well() -> 
         ledgers.pod_seen(each, selecting)
 
     assert ("Node", "n1") in sources(ledger, fresh)["hold"]
+
+
+def test_which_of_too_many_gpupods_are_read_is_no_drift(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That depends on their order, and so do the cards of pods without a record, on this node alone."""
+    nameless = [
+        builders.pod(name, gpus=1, nodeName="n1", annotations={names.ALLOCATION: "{"}) for name in "pq"
+    ]
+    gpupods = [builders.gpupod(name, uid=f"uid-{name}", main=[at]) for at, name in enumerate("pq")]
+
+    def found() -> list[str]:
+        ledger, fresh = ledgers.with_nodes(1), ledgers.with_nodes(1)
+        for each, order in ((ledger, 1), (fresh, -1)):
+            for pod in nameless:
+                ledgers.pod_seen(each, pod)
+            for one in gpupods[::order]:
+                ledgers.gpupod_seen(each, one)
+        fresh.pod_bound(builders.hold("other", "n1", [2]))
+        return kinds(ledger, fresh)
+
+    unlimited = found()
+    monkeypatch.setattr(unreadable_pods, "MOST_SHARES", 3)
+
+    assert unlimited == found() == ["hold"]
 
 
 def test_only_the_revisions_of_its_sources_are_kept() -> None:

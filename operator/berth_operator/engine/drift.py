@@ -97,7 +97,7 @@ def _difference(what: str, name: str, ledger: Ledger, fresh: Ledger) -> Differen
     both = ledger, fresh
     if mine == theirs or any(name in one.assumed_pods or _without_room(one, name) for one in both):
         return None
-    if what == "hold" and None not in (mine, theirs) and _marked_by_chance(mine, theirs, *both):
+    if what == "hold" and None not in (mine, theirs) and _by_chance(mine, theirs, *both):
         return None
     one = Difference(what, name, gone=theirs is None, kept=Observation(mine), rebuilt=Observation(theirs))
     return dataclasses.replace(one, sources=_sources(one, ledger, fresh))
@@ -123,8 +123,10 @@ def _marked(hold: holds.Hold | None) -> frozenset[str | int]:
     return hold.marked if hold is not None else frozenset()
 
 
-def _marked_by_chance(mine: holds.Hold, theirs: holds.Hold, *ledgers: Ledger) -> bool:
-    """Whether two holds differ only by their marks, on a node whose agent says more than is read."""
+def _by_chance(mine: holds.Hold, theirs: holds.Hold, *ledgers: Ledger) -> bool:
+    """Whether two holds may differ only because the agent of their node says more than is read."""
+    if any(mine.uid in one.unreadable_pods and one.unreadable_pods.is_limited(mine.node) for one in ledgers):
+        return True
     if not any(one.given_otherwise.is_limited(mine.node) for one in ledgers):
         return False
     return dataclasses.replace(mine, marked=theirs.marked) == theirs

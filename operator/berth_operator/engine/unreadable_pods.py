@@ -35,6 +35,7 @@ class UnreadablePods:
         self._titles: dict[str, dict[str, None]] = {}  # The titles of GpuPods, by the uid of their pod.
         self._pods: dict[str, tuple[Hold, allocation_recovery.UnreadableAllocation]] = {}  # By uid.
         self._shares = totals.Totals()  # Listed by all these, by node.
+        self._limited: set[str] = set()  # The nodes of whose GpuPods some were once too many.
         self._uids: dict[str, str] = {}  # Of the nameless, by title.
         self._logged: dict[str, str] = {}  # By uid.
         self._believed = Policy().pod_records_from  # The schedulers.
@@ -58,6 +59,7 @@ class UnreadablePods:
             self._titles.setdefault(named.uid, {})[named.title] = None
             self._shares.add(named.node, named.size)
         else:
+            self._limited.add(named.node)
             self._logger.warning(
                 "GpuPod %s is ignored: those of node %s list more than %d shares in all",
                 named.title,
@@ -66,6 +68,10 @@ class UnreadablePods:
                 extra=logs.about(f"GpuPods of {named.node}"),
             )
         return self._affected(named.title, named, before)
+
+    def is_limited(self, node: str) -> bool:
+        """Whether an agent has named more than is read, so that it is chance which of it is."""
+        return node in self._limited
 
     def gpupod_gone(self, title: str) -> set[str]:
         """Forget a GpuPod; return the uids of the pods that it may concern."""
