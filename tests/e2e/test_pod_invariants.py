@@ -151,3 +151,21 @@ def test_a_bind_that_a_new_leader_did_not_see_is_named() -> None:
 
     assert pod_invariants.overtaken(binds, {"x/1": 1, "y/2": 9}) == []
     assert pod_invariants.overtaken(binds, {"x/1": 1, "y/2": 8}) == ["I7: y/2 did not see q bound, at 9"]
+
+
+@pytest.mark.parametrize(
+    ("phase", "found"), [("Running", []), ("Pending", ["I7: y/2 did not see old bound, at 9"])]
+)
+def test_a_bind_that_is_only_listed_is_older_than_what_its_kubelet_wrote(
+    invariants: pod_invariants.Invariants, event: Tell, phase: str, found: list[str]
+) -> None:
+    """A new leader may have seen that bind, however new the pod's last change is."""
+    share = {"node": "a", "card": "GPU-0", "of": "a", "core": 1, "memory": 1}
+    listed = described("old", **share, term="x/1", phase=phase)
+    listed["metadata"]["resourceVersion"] = "9"
+
+    invariants.take_listed([listed])
+    event("new", **share, term="y/2")
+
+    assert pod_invariants.overtaken(invariants.binds, {"x/1": 1, "y/2": 8}) == found
+    assert invariants.violations == []

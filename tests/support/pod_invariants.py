@@ -21,6 +21,7 @@ from typing import Any, Final, Self
 import aiohttp
 
 from berth_crds import allocation, names
+from berth_crds.vocabulary import PodPhase
 from testbed import cluster as clusters
 from testbed import sessions
 
@@ -42,6 +43,8 @@ class Card:
     memory: int
     core: int = FULL
 
+
+UNKNOWN: Final = 0  # The revision of a bind that nobody has seen: no list is older.
 
 Cards = Mapping[str, Card]
 NO_OVERSALE: Final[Mapping[str, int]] = {}
@@ -100,6 +103,22 @@ class Invariants:
         self._judge(uid, revision, pod)
         if pod["status"].get("phase") in FINISHED:
             self._held.pop(uid, None)
+
+    def take_listed(self, pods: Sequence[Raw]) -> None:
+        """Judge what there is already: in which order terms have bound it shows in no list.
+
+        Nor does when, of a pod of which its kubelet has written since.
+        """
+        known = len(self.violations)
+        for pod in pods:
+            bound = len(self.binds)
+            self.take("ADDED", pod)
+            if pod["status"].get("phase") != PodPhase.PENDING:
+                self.binds[bound:] = [
+                    dataclasses.replace(one, revision=UNKNOWN) for one in self.binds[bound:]
+                ]
+        self._terms.clear()
+        self.violations[known:] = [one for one in self.violations[known:] if "I7" not in one]
 
     def unheld(self) -> dict[str, str]:
         """Return the names of the cards of which nothing is promised, and their nodes."""
@@ -248,12 +267,7 @@ class WatchedInvariants(Invariants):
     async def _begin(self) -> None:
         async with self._session.get(self._path) as answer:
             listed = await answer.json()
-        known = len(self.violations)
-        for pod in listed["items"]:
-            self.take("ADDED", pod)
-        # In which order terms have bound what is there already shows in no list.
-        self._terms.clear()
-        self.violations[known:] = [one for one in self.violations[known:] if "I7" not in one]
+        self.take_listed(listed["items"])
         self._version = listed["metadata"]["resourceVersion"]
         self._task = asyncio.create_task(self._follow())
 
