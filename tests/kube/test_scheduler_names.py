@@ -12,6 +12,7 @@ from berth_crds.client import api
 from berth_operator import settings
 from berth_operator.engine.ledger import Ledger
 from berth_operator.kube import auditor, feeds, sinks
+from berth_operator.scheduling import holds
 from berth_operator.translate import pods, raw
 from kube import following
 from support import clock, stub
@@ -55,11 +56,18 @@ def test_pods_of_named_schedulers_wait_for_berth(
 
 
 def test_a_bound_pod_of_a_named_scheduler_is_read_as_one_of_ours() -> None:
-    """What it holds, and what is kept back for it, does not depend on how its scheduler is called."""
-    other, ours = (read(pod(name, nodeName="n1")) for name in (OTHER, names.SCHEDULER_NAME))
+    """What it holds, and what is kept back for it, does not depend on how its scheduler is called.
 
+    Only where it has no word of Berth's another scheduler may have bound it, as long as that was there.
+    """
+    other, ours = (read(pod(name, nodeName="n1")) for name in (OTHER, names.SCHEDULER_NAME))
+    bare = [pods.classify(one) for one in (pods.adopt(other, BOTH), ours, other)]
+    for one in (other, ours):
+        one.metadata.annotations[names.ALLOCATION] = "{"
+
+    assert [one.hold.withheld for one in bare if isinstance(one, pods.BoundPod)] == [1, holds.ALL_CARDS, 1]
+    assert bare[0] != bare[2]
     assert pods.classify(pods.adopt(other, BOTH)) == pods.classify(pods.adopt(ours, BOTH))
-    assert pods.classify(pods.adopt(other, BOTH)) != pods.classify(other)
 
 
 async def test_the_audit_answers_to_the_same_names(
