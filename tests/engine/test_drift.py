@@ -4,7 +4,7 @@ import pytest
 
 from berth_crds import names
 from berth_crds.client import cooperative
-from berth_operator.engine import assumed_pods, drift, unreadable_pods
+from berth_operator.engine import assumed_pods, drift, paced_wakes, unreadable_pods
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import allocation_recovery
 from berth_operator.scheduling.nodes import facts
@@ -117,6 +117,21 @@ def test_which_of_too_many_gpupods_are_read_is_no_drift(monkeypatch: pytest.Monk
     monkeypatch.setattr(unreadable_pods, "MOST_SHARES", 3)
 
     assert unlimited == found() == ["hold"]
+
+
+def test_a_device_that_is_read_soon_is_no_drift() -> None:
+    """The ledger has heard of it: one that is long and changes all the time is read once a second."""
+    now = clock.Clock()
+    ledger, fresh = ledgers.with_nodes(1, now=now), ledgers.with_nodes(1, cards=5)
+    found = [kinds(ledger, fresh)]
+    for _ in range(paced_wakes.WAKES_IN_A_ROW + 1):
+        ledger.paced_wakes.wake(paced_wakes.long_device("n1"), lambda: None)
+
+    found.append(kinds(ledger, fresh))
+    now.advance(paced_wakes.SECONDS_BETWEEN_WAKES)
+    ledger.paced_wakes.wake_delayed()
+
+    assert [*found, kinds(ledger, fresh)] == [["Device"], [], ["Device"]]
 
 
 def test_only_the_revisions_of_its_sources_are_kept() -> None:

@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import hypothesis
 import pytest
@@ -12,7 +13,7 @@ from berth_crds import names
 from berth_operator.engine import unreadable_pods
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import holds
-from berth_operator.scheduling.decisions import ClusterEvent
+from berth_operator.scheduling.decisions import ClusterEvent, Reason
 from support import builders, clock, inventories, ledgers, random_clusters
 
 EVERY = holds.ALL_CARDS
@@ -204,6 +205,25 @@ def test_gpupods_that_list_nothing_are_limited_as_well(monkeypatch: pytest.Monke
         gpupod(name=f"many{at}", uid=f"u{at}")(ledger)
 
     assert len(ledger.unreadable_pods._gpupods) == 4
+
+
+def test_the_health_of_cards_has_no_pod_read_anew() -> None:
+    """It changes nothing of what a pod has, and an agent may write it all the time."""
+    ledger, found = ledgers.with_nodes(1), list[int]()
+    for step in BOTH:
+        step(ledger)
+    sick = [builders.card(0, trouble=Reason.UNHEALTHY), builders.card(1)]
+
+    with mock.patch.object(
+        ledger.unreadable_pods, "current_hold", wraps=ledger.unreadable_pods.current_hold
+    ) as read:
+        ledger.device_seen(builders.device("n1", 2))
+        for device in (builders.device("n1", sick), builders.device("n1", 2), builders.device("n1", 3)):
+            before = read.call_count
+            ledger.device_seen(device)
+            found.append(read.call_count - before)
+
+    assert found == [0, 0, 1]
 
 
 # ---------------------------------------------------------------- whatever happens

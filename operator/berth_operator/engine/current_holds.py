@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable
 
 from berth_operator.engine import unadmitted_pods, unreadable_pods
 from berth_operator.scheduling import holds, inventory, node_info
+from berth_operator.scheduling.devices import device_facts
 
 
 def by_node(known: inventory.Inventory, uids: Iterable[str]) -> dict[str, list[holds.Hold]]:
@@ -26,6 +27,14 @@ def concerned(
 ) -> list[str]:
     """Return the pods of a node for which it matters which devices it has: not those that hold nothing."""
     return [uid for uid in info.holds if uid in unreadable and not unadmitted.is_excluded(uid)]
+
+
+def plugged_as_before(info: node_info.NodeInfo | None, device: device_facts.Device) -> Collection[str] | None:
+    """Return of which resources a plugin gives cards, if a Device differs from the last in health alone."""
+    if info is None or info.published is None:
+        return None
+    same = device_facts.without_health(info.published) == device_facts.without_health(device)
+    return info.plugged if same else None
 
 
 def of_node(

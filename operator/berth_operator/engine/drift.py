@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 from berth_crds.client import cooperative
 from berth_operator.engine import ports
 from berth_operator.engine.ledger import Ledger
+from berth_operator.engine.paced_wakes import long_device
 from berth_operator.scheduling import holds, queued_pods
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.nodes import facts
@@ -100,7 +101,10 @@ def _difference(what: str, name: str, ledger: Ledger, fresh: Ledger) -> Differen
     if what == "hold" and None not in (mine, theirs) and _by_chance(mine, theirs, *both):
         return None
     one = Difference(what, name, gone=theirs is None, kept=Observation(mine), rebuilt=Observation(theirs))
-    return dataclasses.replace(one, sources=_sources(one, ledger, fresh))
+    sources = _sources(one, ledger, fresh)
+    if any(kind == DEVICE and ledger.paced_wakes.is_delayed(long_device(node)) for kind, node in sources):
+        return None  # It has heard of that Device, and reads it soon.
+    return dataclasses.replace(one, sources=sources)
 
 
 def _sources(one: Difference, ledger: Ledger, fresh: Ledger) -> frozenset[Source]:

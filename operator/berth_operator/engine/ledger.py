@@ -345,9 +345,9 @@ class Ledger:
         info = self.inventory.node(device.node)
         changed = info is None or info.published != device
         if changed or not self.inventory.uuid_ownership.ordered:
-            affected = self.inventory.put_device(device, record)
-            self.devices_changed(affected if changed else affected - {device.node})
-            self._recharge_node(device.node)
+            served, own = current_holds.plugged_as_before(info, device), () if changed else {device.node}
+            self.devices_changed(self.inventory.put_device(device, record).difference(own))
+            self._recharge_node(device.node, served)
 
     def device_gone(self, node: str) -> None:
         """Forget a Device and its cards."""

@@ -15,6 +15,11 @@ WAKES_IN_A_ROW: Final = 8  # A claim changes five times or so until it is bound 
 SECONDS_BETWEEN_WAKES: Final = 1.0
 
 
+def long_device(node: str) -> Hashable:
+    """Return as what a long Device is paced."""
+    return "a long Device has changed", node
+
+
 class PacedWakes:
     """Calls that wake pods, each by what has changed, and those of them that are to be made later."""
 
@@ -36,6 +41,10 @@ class PacedWakes:
         oldest = next(iter(self._delayed), None)
         if oldest is not None and self._free_at(oldest) <= self._clock():
             self.wake_delayed()  # Where nobody leads, there are no rounds that make the delayed calls.
+
+    def is_delayed(self, changed: Hashable) -> bool:
+        """Whether a call for something is to be made later."""
+        return changed in self._delayed
 
     def forget(self, changed: Hashable) -> None:
         """Make no delayed call for something."""

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from berth_crds import logs, wire
 from berth_crds.client import lease, watch
 from berth_crds.vocabulary import DeviceType
-from berth_operator.engine import pod_memory
+from berth_operator.engine import paced_wakes, pod_memory
 from berth_operator.engine.hold_states import State
 from berth_operator.engine.ledger import Ledger
 from berth_operator.engine.watchdog import Watchdog
@@ -222,7 +222,7 @@ class DeviceSink(FailClosedSink):
     """Devices: the cards, and whether their agent was silent before.
 
     No pod gets a card of a Device that cannot be decoded. A long one that changes all the time is read once a
-    second: that takes 30 ms, in which all pods would wait.
+    second: that takes 10 to 30 ms, in which all pods would wait.
     """
 
     def __init__(self, ledger: Ledger, watchdog: Watchdog, logger: logging.Logger = log) -> None:
@@ -234,11 +234,12 @@ class DeviceSink(FailClosedSink):
 
     def upserted(self, thing: wire.Device) -> None:
         """Record what an agent published; no pod gets a card of a Device beyond the limits of size."""
-        self.uids[thing.metadata.name] = thing.metadata.uid
+        paced, name = self._ledger.paced_wakes, thing.metadata.name
+        self.uids[name] = thing.metadata.uid
         if device_size.is_long(thing):
-            self._ledger.paced_wakes.wake(_paced_as(thing.metadata), lambda: self._read(thing))
+            paced.wake(paced_wakes.long_device(name), lambda: self._read(thing))
         else:
-            self._ledger.paced_wakes.forget(_paced_as(thing.metadata))
+            paced.forget(paced_wakes.long_device(name))
             self._read(thing)
 
     def _read(self, thing: wire.Device) -> None:
@@ -258,15 +259,11 @@ class DeviceSink(FailClosedSink):
     def deleted(self, meta: wire.Meta) -> None:
         """Forget a Device that was deleted."""
         self.uids.pop(meta.name, None)
-        self._ledger.paced_wakes.forget(_paced_as(meta))
+        self._ledger.paced_wakes.forget(paced_wakes.long_device(meta.name))
         self._cache.forget(meta.name)
         self._faults.record(meta.name, "")
         self._watchdog.device_gone(meta.name)
         self._ledger.device_gone(meta.name)
-
-
-def _paced_as(meta: wire.Meta) -> tuple[str, str]:
-    return "a long Device has changed", meta.name
 
 
 class LeaseSink:

@@ -135,7 +135,7 @@ async def report_summaries(ledger: Ledger, show: Show, log: NodeLog, *, clock: p
         async for portion in _portions(ledger, changes, show, clock):
             log.update(portion)
         log.keep_only(ledger.inventory.index)
-        log.swaps.report(ledger)
+        log.swaps.report(ledger, clock())
         log.unchosen.report(ledger, clock())
 
 

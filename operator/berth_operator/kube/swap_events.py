@@ -1,31 +1,48 @@
 """Events of pods whose kubelet gave them other cards than their binds promised."""
 
+import math
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from berth_operator.engine.ledger import Ledger
 from berth_operator.kube import events
 
 REASON: Final = "GivenOtherwise"
 MOST_NAMED: Final = 8
+AGAIN_SECONDS: Final = 600.0
+
+
+class Told(NamedTuple):
+    """Of which cards a pod was told, and when."""
+
+    cards: frozenset[str]
+    at: float
+
+
+NEVER: Final = Told(frozenset(), -math.inf)
 
 
 class SwapEvents:
-    """Records one Event for each such pod, and another when it has still other cards."""
+    """Records one Event for each such pod, and later another when it has still other cards.
+
+    Not more often than once in ten minutes, for an agent may say something else all the time.
+    """
 
     def __init__(self, record: Callable[[events.Event], None]) -> None:
         self._record = record
-        self._told: dict[str, frozenset[str]] = {}  # The cards, by the uid of the pod.
+        self._told: dict[str, Told] = {}  # By the uid of the pod.
 
-    def report(self, ledger: Ledger) -> None:
+    def report(self, ledger: Ledger, now: float) -> None:
         """Record what has changed since the last time."""
-        found = dict(ledger.given_otherwise.all())
-        for uid, cards in found.items():
-            if self._told.get(uid) != cards and (hold := ledger.inventory.hold(uid)) is not None:
+        for uid, cards in ledger.given_otherwise.all():
+            told, hold = self._told.get(uid, NEVER), ledger.inventory.hold(uid)
+            if told.cards != cards and now - told.at >= AGAIN_SECONDS and hold is not None:
                 namespace, _, name = hold.title.partition("/")
                 pod = events.InvolvedObject(namespace, name, uid)
                 self._record(events.Event(pod, REASON, _sentence(cards, hold.node), warning=True))
-        self._told = found
+                self._told[uid] = Told(cards, now)
+        for uid in [uid for uid in self._told if ledger.inventory.hold(uid) is None]:
+            del self._told[uid]
 
 
 def _sentence(cards: frozenset[str], node: str) -> str:

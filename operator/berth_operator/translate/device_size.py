@@ -21,6 +21,7 @@ from berth_crds.client import decoding
 from berth_operator.translate import raw
 
 MAX_PROFILES: Final = 64
+MANY_UUIDS: Final = 128  # Of 16 GPUs, each in 7 MIG instances.
 # Of a whole Device. Etcd takes half as much again, for what the operator adds.
 MAX_BYTES: Final = 1 << 20
 
@@ -39,8 +40,11 @@ def too_large(device: wire.Device) -> str:
 
 
 def is_long(device: wire.Device) -> bool:
-    """Whether a Device is longer than those that agents publish."""
-    return isinstance(device, raw.Device) and device.length > decoding.LONG_BYTES
+    """Whether a Device says so much more than those of real nodes that to read it takes 10 ms and more."""
+    if isinstance(device, raw.Device) and device.length > decoding.LONG_BYTES:
+        return True
+    cards = device.spec.devices
+    return len(cards) + sum(len(card.mig.instances) for card in cards if card.mig) > MANY_UUIDS
 
 
 def without_details(spec: wire.DeviceSpec) -> wire.DeviceSpec:

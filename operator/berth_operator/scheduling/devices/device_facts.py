@@ -105,6 +105,15 @@ class Device:
         return sum(1 + len(one.instances) + len(one.functions) for one in (*self.cards, *self.others))
 
 
+def without_health(device: Device) -> Device:
+    """Return a Device all of whose sources and devices are well, and unused by anybody who was given none."""
+    cards, others = (
+        tuple(dataclasses.replace(one, trouble=None, recovery=None, occupants=()) for one in those)
+        for those in (device.cards, device.others)
+    )
+    return dataclasses.replace(device, failed="", cards=cards, others=others)
+
+
 def claimed_uuids(device: Device) -> Iterable[str]:
     """Yield the uuids that a node claims: none of a Device in which that cannot be recorded."""
     return () if device.large else unique_uuids(device)
