@@ -238,7 +238,7 @@ def test_cards_that_koordinator_gave_are_given_to_nobody_else(
 
 
 def given_one_by_one(ledger: Ledger) -> list[int]:
-    """Give whole cards away as long as there are any; return their minors."""
+    """Place pods on whole cards as long as there are any; return the minors of these."""
     found: list[int] = []
     while (placement := place(ledger.inventory, builders.pod_info(f"next-{len(found)}"))) is not None:
         shares = placement.grants[0].shares

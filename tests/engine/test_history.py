@@ -310,12 +310,12 @@ class History(stateful.RuleBasedStateMachine):
     @stateful.invariant()
     def nobody_sleeps_who_could_go(self) -> None:
         """A pod that waits for a change has no place now: whatever gave it one woke it, or does so soon."""
-        soon = self.ledger.paced_wakes._delayed
+        soon = self.ledger.paced_wakes.is_delayed
         for entry in self.ledger.backlog._entries.values():
             pod = entry.pod_info
             if entry.awaited is not None and not pod.faults:
                 place = self.ledger.search.place(pod.request, pod.demand, policy=self.ledger.policy)
-                assert place is None or ("a node has improved", place.node) in soon, f"{pod.title} sleeps"
+                assert place is None or soon(("a node has improved", place.node)), f"{pod.title} sleeps"
 
     @stateful.invariant()
     def ledger_is_derivable(self) -> None:

@@ -29,7 +29,7 @@ def test_each_swap_is_told_once() -> None:
         swaps.report(ledger, turn * swap_events.AGAIN_SECONDS)
 
     assert [one.message.split(" in place")[0] for one in recorded] == [
-        f"The kubelet of n1 gave it {builders.uuid('n1', minor)}" for minor in (2, 3)
+        f"The kubelet of n1 gave it {builders.uuid('n1', minor)}" for minor in (2, 3, 3)
     ]
     assert {(one.involved.namespace, one.involved.name, one.involved.uid) for one in recorded} == {
         ("ml", "p", "uid-p")

@@ -60,11 +60,12 @@ THE_SAME: dict[str, tuple[dict[str, Any], bool]] = {
         },
         False,
     ),
-    "what people may edit of a pod that runs": (
-        {
-            "tolerations": [{"key": "a", "operator": "Exists"}],
-            "containers": [builders.container(gpus=1, image="b")],
-        },
+    "tolerations, which people may add to a pod that runs": (
+        {"tolerations": [{"key": "a", "operator": "Exists"}]},
+        False,
+    ),
+    "images, which people may edit of a pod that runs": (
+        {"containers": [builders.container(gpus=1, image="b")]},
         False,
     ),
     "what others write": (

@@ -144,7 +144,7 @@ class Store(Generic[B]):
             self._sink.restored()
 
     def listed(self, version: str) -> None:
-        """Tell the sink that a list has been passed on whole."""
+        """Report to the sink that a list has been passed on whole."""
         if isinstance(self._sink, ListSink):
             self._sink.listed(version)
 

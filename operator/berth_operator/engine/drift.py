@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from berth_crds.client import cooperative
-from berth_operator.engine import ports
+from berth_operator.engine import paced_wakes, ports
 from berth_operator.engine.ledger import Ledger
-from berth_operator.engine.paced_wakes import long_device
 from berth_operator.scheduling import holds, queued_pods
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.nodes import facts
@@ -102,7 +101,8 @@ def _difference(what: str, name: str, ledger: Ledger, fresh: Ledger) -> Differen
         return None
     one = Difference(what, name, gone=theirs is None, kept=Observation(mine), rebuilt=Observation(theirs))
     sources = _sources(one, ledger, fresh)
-    if any(kind == DEVICE and ledger.paced_wakes.is_delayed(long_device(node)) for kind, node in sources):
+    long_devices = (paced_wakes.long_device(node) for kind, node in sources if kind == DEVICE)
+    if any(map(ledger.paced_wakes.is_delayed, long_devices)):
         return None  # It has heard of that Device, and reads it soon.
     return dataclasses.replace(one, sources=sources)
 

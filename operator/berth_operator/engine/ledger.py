@@ -108,12 +108,11 @@ class Ledger:
         self._step(uid, Step.FORGET)
         taken_back = self.assumed_pods.pop(uid)
         self._release(uid)
+        pod_info, attempts = taken_back.pod_info, taken_back.attempts
         if refused:
-            self.backlog.put_back_refused(
-                taken_back.pod_info, attempts=taken_back.attempts, now=self._clock()
-            )
+            self.backlog.put_back_refused(pod_info, attempts=attempts, now=self._clock())
         else:
-            self.backlog.put_back_unjudged(taken_back.pod_info, attempts=taken_back.attempts)
+            self.backlog.put_back_unjudged(pod_info, attempts=attempts)
         self.wake.set()
 
     def _node_changed(self, node: str, *, devices_alone: bool = False) -> None:
@@ -345,8 +344,9 @@ class Ledger:
         info = self.inventory.node(device.node)
         changed = info is None or info.published != device
         if changed or not self.inventory.uuid_ownership.ordered:
-            served, own = current_holds.plugged_as_before(info, device), () if changed else {device.node}
-            self.devices_changed(self.inventory.put_device(device, record).difference(own))
+            served = current_holds.plugged_as_before(info, device)
+            affected = self.inventory.put_device(device, record)
+            self.devices_changed(affected if changed else affected - {device.node})
             self._recharge_node(device.node, served)
 
     def device_gone(self, node: str) -> None:

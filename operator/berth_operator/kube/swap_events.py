@@ -34,15 +34,17 @@ class SwapEvents:
 
     def report(self, ledger: Ledger, now: float) -> None:
         """Record what has changed since the last time."""
-        for uid, cards in ledger.given_otherwise.all():
+        found = dict(ledger.given_otherwise.all())
+        self._told = {
+            uid: told for uid, told in self._told.items() if uid in found or now - told.at < AGAIN_SECONDS
+        }
+        for uid, cards in found.items():
             told, hold = self._told.get(uid, NEVER), ledger.inventory.hold(uid)
             if told.cards != cards and now - told.at >= AGAIN_SECONDS and hold is not None:
                 namespace, _, name = hold.title.partition("/")
                 pod = events.InvolvedObject(namespace, name, uid)
                 self._record(events.Event(pod, REASON, _sentence(cards, hold.node), warning=True))
                 self._told[uid] = Told(cards, now)
-        for uid in [uid for uid in self._told if ledger.inventory.hold(uid) is None]:
-            del self._told[uid]
 
 
 def _sentence(cards: frozenset[str], node: str) -> str:

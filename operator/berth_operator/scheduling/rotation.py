@@ -118,11 +118,11 @@ class Reservations:
 
     def reserve(self, node: str | None) -> None:
         """Reserve a node that has improved, or with None all nodes, for all pods that were not tried yet."""
-        if node is not None and self._limited:
-            self._for_all[node] = self._newest
-        elif node is None:
+        if node is None:
             self._everywhere_for_all = self._newest
             self._limited.clear()
+        elif self._limited:
+            self._for_all[node] = self._newest
 
     def _add(self, kind: int, reservation: Reservation, node: str | None) -> None:
         reservation.add(node)

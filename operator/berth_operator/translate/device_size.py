@@ -21,7 +21,7 @@ from berth_crds.client import decoding
 from berth_operator.translate import raw
 
 MAX_PROFILES: Final = 64
-MANY_UUIDS: Final = 128  # Of 16 GPUs, each in 7 MIG instances.
+MANY_UUIDS: Final = 128  # As of 16 GPUs, each in 7 MIG instances.
 # Of a whole Device. Etcd takes half as much again, for what the operator adds.
 MAX_BYTES: Final = 1 << 20
 
@@ -43,8 +43,7 @@ def is_long(device: wire.Device) -> bool:
     """Whether a Device says so much more than those of real nodes that to read it takes 10 ms and more."""
     if isinstance(device, raw.Device) and device.length > decoding.LONG_BYTES:
         return True
-    cards = device.spec.devices
-    return len(cards) + sum(len(card.mig.instances) for card in cards if card.mig) > MANY_UUIDS
+    return len(device.spec.devices) + len(_instances(device.spec)) > MANY_UUIDS
 
 
 def without_details(spec: wire.DeviceSpec) -> wire.DeviceSpec:
@@ -60,10 +59,14 @@ def _card_without_details(card: wire.Card) -> wire.Card:
     )
 
 
+def _instances(spec: wire.DeviceSpec) -> list[wire.MigInstance]:
+    return [one for card in spec.devices if card.mig for one in card.mig.instances]
+
+
 def _counted(spec: wire.DeviceSpec) -> Counted:
     """Yield what is counted, its limit and its number, lazily: callers stop at the first excess."""
     cards = spec.devices
-    instances = [one for card in cards if card.mig for one in card.mig.instances]
+    instances = _instances(spec)
     yield "uuids of cards and MIG instances", schema_limits.TOTAL_UUIDS, len(cards) + len(instances)
     yield "MIG profiles", MAX_PROFILES, len({one.profile for one in instances})
     groups = [group for card in cards for group in card.vf_groups]
