@@ -1,5 +1,7 @@
 """What differs from a ledger that is made anew, and which objects are the sources of a difference."""
 
+from collections.abc import Callable, Hashable
+
 import pytest
 
 from berth_crds import names
@@ -119,13 +121,14 @@ def test_which_of_too_many_gpupods_are_read_is_no_drift(monkeypatch: pytest.Monk
     assert unlimited == found() == ["hold"]
 
 
-def test_a_device_that_is_read_soon_is_no_drift() -> None:
-    """The ledger has heard of it: one that is long and changes all the time is read once a second."""
+@pytest.mark.parametrize("paced", [paced_wakes.long_device, paced_wakes.unadmitted_pods])
+def test_what_is_late_is_no_drift(paced: Callable[[str], Hashable]) -> None:
+    """The ledger has heard of it: what costs much and changes all the time is acted on once a second."""
     now = clock.Clock()
     ledger, fresh = ledgers.with_nodes(1, now=now), ledgers.with_nodes(1, cards=5)
     found = [kinds(ledger, fresh)]
     for _ in range(paced_wakes.WAKES_IN_A_ROW + 1):
-        ledger.paced_wakes.wake(paced_wakes.long_device("n1"), lambda: None)
+        ledger.paced_wakes.wake(paced("n1"), lambda: None)
 
     found.append(kinds(ledger, fresh))
     now.advance(paced_wakes.SECONDS_BETWEEN_WAKES)

@@ -8,12 +8,13 @@ from unittest import mock
 import pytest
 
 from berth_crds import names
+from berth_operator.engine import paced_wakes, unadmitted_pods
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import allocation_recovery, device_counts, node_offers
 from berth_operator.scheduling.decisions import ClusterEvent
 from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import raw
-from support import builders, ledgers
+from support import builders, clock, ledgers
 
 MANY: Final = 50
 Step = Callable[[Ledger], object]
@@ -31,9 +32,9 @@ def node(pods: int = 110) -> facts.Node:
     return builders.node("n1", extra={names.NVIDIA_GPU: 4}, pods=pods)
 
 
-def with_many(cpu: str, cards: int = 0) -> Ledger:
+def with_many(cpu: str, cards: int = 0, *, now: clock.Clock | None = None) -> Ledger:
     """Return a ledger with many such pods on a node that may admit any of them."""
-    ledger = ledgers.with_nodes()
+    ledger = ledgers.with_nodes(now=now)
     ledger.node_seen(node())
     for number in range(MANY):
         ledgers.pod_seen(ledger, pod(f"p{number}", cpu, cards))
@@ -83,6 +84,40 @@ def test_an_admitted_pod_that_takes_the_same_as_before_concerns_none_of_them(
         ledgers.pod_seen(ledger, changed)
 
     assert free.called is looked_at
+
+
+def test_where_they_are_many_changes_of_others_have_them_compared_once_a_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever may change a pod can do so many times in a second; what is late is not lost."""
+    monkeypatch.setattr(unadmitted_pods, "MANY_ON_A_NODE", MANY - 1)
+    now = clock.Clock()
+    ledger = with_many("5", now=now)
+
+    with mock.patch.object(ledger.unadmitted_pods, "free", wraps=ledger.unadmitted_pods.free) as free:
+        for at in range(40):
+            ledgers.pod_seen(ledger, rival(str(1 + at % 2)))
+        compared = free.call_count
+        ledgers.pod_seen(ledger, rival("4"))
+    before = excluded(ledger)
+    now.advance(paced_wakes.SECONDS_BETWEEN_WAKES)
+    ledger.paced_wakes.wake_delayed()
+
+    assert compared <= paced_wakes.WAKES_IN_A_ROW
+    assert (before, excluded(ledger)) == (0, MANY)
+
+
+def test_what_is_late_is_done_where_no_further_round_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a cluster is read from files."""
+    monkeypatch.setattr(unadmitted_pods, "MANY_ON_A_NODE", MANY - 1)
+    ledger = with_many("5")
+    for at in range(paced_wakes.WAKES_IN_A_ROW + 1):
+        ledgers.pod_seen(ledger, rival("4" if at == paced_wakes.WAKES_IN_A_ROW else str(1 + at % 2)))
+
+    found = [excluded(ledger)]
+    ledger.paced_wakes.wake_all_delayed()
+
+    assert [*found, excluded(ledger)] == [0, MANY]
 
 
 def test_a_node_that_serves_the_same_concerns_none_of_their_devices() -> None:

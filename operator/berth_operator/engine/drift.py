@@ -101,10 +101,15 @@ def _difference(what: str, name: str, ledger: Ledger, fresh: Ledger) -> Differen
         return None
     one = Difference(what, name, gone=theirs is None, kept=Observation(mine), rebuilt=Observation(theirs))
     sources = _sources(one, ledger, fresh)
-    long_devices = (paced_wakes.long_device(node) for kind, node in sources if kind == DEVICE)
-    if any(map(ledger.paced_wakes.is_delayed, long_devices)):
-        return None  # It has heard of that Device, and reads it soon.
+    if any(_is_late(ledger, node) for kind, node in sources if kind == DEVICE):
+        return None
     return dataclasses.replace(one, sources=sources)
+
+
+def _is_late(ledger: Ledger, node: str) -> bool:
+    """Whether a ledger is to read the Device of a node soon, or to charge the unadmitted pods there."""
+    paced = paced_wakes.long_device(node), paced_wakes.unadmitted_pods(node)
+    return any(map(ledger.paced_wakes.is_delayed, paced))
 
 
 def _sources(one: Difference, ledger: Ledger, fresh: Ledger) -> frozenset[Source]:

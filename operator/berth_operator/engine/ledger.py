@@ -106,13 +106,12 @@ class Ledger:
         A pod whose bind was refused goes into backoff; one whose bind was not processed is next.
         """
         self._step(uid, Step.FORGET)
-        taken_back = self.assumed_pods.pop(uid)
+        one = self.assumed_pods.pop(uid)
         self._release(uid)
-        pod_info, attempts = taken_back.pod_info, taken_back.attempts
         if refused:
-            self.backlog.put_back_refused(pod_info, attempts=attempts, now=self._clock())
+            self.backlog.put_back_refused(one.pod_info, attempts=one.attempts, now=self._clock())
         else:
-            self.backlog.put_back_unjudged(pod_info, attempts=attempts)
+            self.backlog.put_back_unjudged(one.pod_info, attempts=one.attempts)
         self.wake.set()
 
     def _node_changed(self, node: str, *, devices_alone: bool = False) -> None:
@@ -134,8 +133,7 @@ class Ledger:
 
     def _release(self, uid: str) -> holds.Hold:
         held = self.inventory.hold(uid)
-        bare = held is not None and not held.devices
-        before = node_offers.left(self.inventory, held.node) if held and bare else None
+        before = node_offers.left(self.inventory, held.node) if held and not held.devices else None
         hold = self.inventory.release(uid)
         self.changes.record(hold.node)
         self.devices_changed(self.inventory.take_affected())
@@ -194,8 +192,7 @@ class Ledger:
         `nameless` is given if its own record cannot be read, so that a GpuPod may name its devices;
         `requirements` as long as its kubelet may refuse it because the node does not meet them.
         """
-        uid = hold.uid
-        known = self.inventory.hold(uid)
+        uid, known = hold.uid, self.inventory.hold(hold.uid)
         self.inventory.workload.see(uid, sample)
         certain = self.state(uid) is State.CONFIRMED and uid not in self.unadmitted_pods
         keeps = self._has_readable_record(known)
@@ -216,8 +213,8 @@ class Ledger:
         if requirements is not None or nameless is not None:
             (hold,) = self._current_holds(hold.node, [hold])
         self._confirm(hold, known)
-        now_certain = hold if requirements is None else None
-        for node in self.unadmitted_pods.nodes_concerned(known if certain else None, now_certain):
+        before, after = known if certain else None, hold if requirements is None else None
+        for node in self.unadmitted_pods.nodes_concerned(before, after):
             self._recharge_unadmitted(node)
 
     def _confirm(self, hold: holds.Hold, known: holds.Hold | None) -> None:
@@ -265,8 +262,7 @@ class Ledger:
 
     def gpupod_seen(self, named: allocation_recovery.NamedDevices) -> None:
         """Record a new or changed GpuPod, which counts if its pod's own record cannot be read."""
-        needed = self.state(named.uid) is not State.CONFIRMED or named.uid in self.unreadable_pods
-        known = self.unreadable_pods
+        known, needed = self.unreadable_pods, not self._is_readable(named.uid)
         self._recharge(known.gpupod_seen(named) if needed else known.gpupod_gone(named.title))
         self._remark(self.given_otherwise.gpupod_seen(named))
 
@@ -309,9 +305,13 @@ class Ledger:
         self._recharge_unadmitted(name)
 
     def _recharge_unadmitted(self, name: str) -> None:
-        """Charge those unadmitted pods of a node that could be admitted now, and only those."""
-        free = self.unadmitted_pods.free(self.inventory.node(name), self.assumed_pods)
-        self._recharge(self.unadmitted_pods.changed_uids(name, free))
+        """Charge those unadmitted pods of a node that could be admitted, and only those; many not at once."""
+        pods = self.unadmitted_pods
+        self.paced_wakes.wake(
+            paced_wakes.unadmitted_pods(name),
+            lambda: self._recharge(pods.changed_uids(name, self.inventory.node(name), self.assumed_pods)),
+            paced=pods.are_many_on(name),
+        )
 
     def _current_holds(self, node: str, known: Iterable[holds.Hold]) -> list[holds.Hold]:
         """Return what bound pods of a node are charged, given its present state."""

@@ -4,7 +4,8 @@ To wake pods means to compare each kind of them with what has changed, and to tr
 Whoever has the token of an agent can have a card fall sick and recover many times in a second, and whoever
 may edit a claim that many pods use can do so as often; other pods would wait meanwhile. So what changes
 wakes pods at once, a few times in a row, and after that once in a second. What is late is not lost: the
-pods are woken when the time has come, by what is true then. What is long is not even read more often.
+pods are woken when the time has come, by what is true then. What is long is not even read more often, and of
+many pods that wait for a kubelet's word it is no more often worked out which of them are charged.
 """
 
 import collections
@@ -20,6 +21,11 @@ def long_device(node: str) -> Hashable:
     return "a long Device has changed", node
 
 
+def unadmitted_pods(node: str) -> Hashable:
+    """Return as what the charges of unadmitted pods are paced, where a node has many."""
+    return "there may be room for other unadmitted pods", node
+
+
 class PacedWakes:
     """Calls that wake pods, each by what has changed, and those of them that are to be made later."""
 
@@ -29,11 +35,16 @@ class PacedWakes:
         self._paid_until: collections.OrderedDict[Hashable, float] = collections.OrderedDict()
         self._delayed: dict[Hashable, Callable[[], None]] = {}
 
-    def wake(self, changed: Hashable, call: Callable[[], None]) -> None:
+    def wake(self, changed: Hashable, call: Callable[[], None], *, paced: bool = True) -> None:
         """Make a call that wakes the pods which something that has changed may help, now or soon.
 
-        Of the calls for the same thing that come too soon only one is made.
+        Of the calls for the same thing that come too soon only one is made. One that is not `paced`, since it
+        costs little, is made now.
         """
+        if not paced:
+            self.forget(changed)
+            call()
+            return
         if changed in self._delayed or self._free_at(changed) > self._clock():
             self._delayed[changed] = call
         else:
@@ -56,6 +67,12 @@ class PacedWakes:
         for changed in [one for one in self._delayed if self._free_at(one) <= now]:
             if (call := self._delayed.pop(changed, None)) is not None:  # A call may make others of them.
                 self._wake_now(changed, call)
+
+    def wake_all_delayed(self) -> None:
+        """Make all delayed calls, whether their time has come or not: where there are no further rounds."""
+        while self._delayed:
+            _, call = self._delayed.popitem()
+            call()
 
     def next_due(self) -> float | None:
         """Return when the next of the delayed calls is to be made."""
