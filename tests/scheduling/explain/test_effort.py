@@ -135,6 +135,24 @@ def test_a_node_whose_pods_hold_very_much_is_not_copied(
     assert told[True].counts == told[False].counts
 
 
+@pytest.mark.parametrize("crowd", [1, 3])
+def test_a_node_with_very_many_pods_is_no_example_of_what_would_help(
+    crowd: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever puts pods on a node would make the explanations of others slow; another node will do."""
+    monkeypatch.setattr(explanation_budget, "MOST_PODS_ON_A_NODE", 2)
+    nodes = [builders.node(name, unschedulable=True) for name in ("n1", "n2")]
+    devices = [builders.device(name) for name in ("n1", "n2")]
+    holds = [builders.hold(f"h{at}", "n1") for at in range(crowd)]
+
+    said = scenes.said(builders.inventory(*nodes, *devices, *holds), scenes.cards())
+    alone = scenes.told(builders.inventory(nodes[0], devices[0], *holds), scenes.cards())
+
+    assert said.endswith(f"Would fit if n{2 if crowd > 2 else 1} were uncordoned.")
+    assert (bool(alone.advice), alone.cut) == (crowd == 1, False)
+    assert [(one.reason, one.nodes) for one in alone.counts] == [(Reason.NODE_CORDONED, 1)]
+
+
 @pytest.mark.parametrize("steps", [1, 50, LITTLE, 400, 1000])
 def test_little_effort_tells_nothing_empty(steps: int) -> None:
     """However early it ends, what is called nearest says what it lacks."""

@@ -49,7 +49,8 @@ def with_obstacles(survey: node_survey.NodeSurvey) -> list[tuple[int, tuple[Node
     """Return the nodes that come nearest with all that is in their way, the fewest obstacles first."""
     found = []
     for row in dict.fromkeys(diagnosis.worth_diagnosing(survey)):
-        if survey.node(row).node and not survey.budget.exhausted:
+        known = survey.node(row).node and trials.can_be_tried(survey, row)
+        if known and not survey.budget.exhausted:
             before = trials.scenario_of(survey, row)
             survey.budget.spend_on_trial(before)
             found.append((row, tuple(dict.fromkeys(_obstacles(survey, row, before)))))

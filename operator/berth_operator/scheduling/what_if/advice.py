@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from berth_operator.scheduling import node_table
 from berth_operator.scheduling.changes import Change, ProposedChange, RemovePods, Scenario
 from berth_operator.scheduling.constraints import registry
 from berth_operator.scheduling.constraints.query import Query
@@ -125,17 +126,15 @@ def _node_changes(survey: NodeSurvey, shortfalls: Shortfalls) -> Iterator[Advice
 
 def _rows_to_try(survey: NodeSurvey) -> Iterable[int]:
     """Return the nearest nodes that one constraint alone blocks, the nearest of all, and a few to repair."""
-    most_nearest, most_to_repair = (
-        explanation_budget.MOST_NEAREST_NODES,
-        explanation_budget.MOST_NODES_PER_CHANGE,
-    )
-    blocked_by_one = survey.nearest(registry.blocked_by_one(survey.query))[:most_nearest]
-    nearest_of_all = survey.nearest()[:most_nearest]
-    to_repair = (
-        survey.nearest(survey.nodes_with_reason(frozenset({reason})))[:most_to_repair]
-        for reason in REPAIRABLE
-    )
-    return dict.fromkeys(itertools.chain(blocked_by_one, nearest_of_all, *to_repair))
+
+    def nearest(most: int, among: node_table.Mask | None = None) -> Iterable[int]:
+        found = (row for row in survey.nearest(among) if trials.can_be_tried(survey, row))
+        return itertools.islice(found, most)
+
+    near, to_repair = explanation_budget.MOST_NEAREST_NODES, explanation_budget.MOST_NODES_PER_CHANGE
+    blocked_by_one = nearest(near, registry.blocked_by_one(survey.query))
+    repairs = (nearest(to_repair, survey.nodes_with_reason(frozenset({one}))) for one in REPAIRABLE)
+    return dict.fromkeys(itertools.chain(blocked_by_one, nearest(near), *repairs))
 
 
 def cheapest_of_one_or_two_changes(

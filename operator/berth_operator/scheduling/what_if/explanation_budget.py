@@ -26,6 +26,7 @@ MOST_NEAREST_NODES: Final = 8
 MOST_NODES_PER_CHANGE: Final = 4  # Nodes on which one type of change is tried, or the repair for one reason.
 MOST_NODES_FOR_PAIRS: Final = 2  # Nodes on which two changes are tried together.
 MOST_VICTIMS: Final = 16  # Pods of one node that are tried as victims.
+MOST_PODS_ON_A_NODE: Final = 2048  # No change is tried where there are more: to read each takes 3 us.
 MOST_SEARCHES: Final = 96  # Searches of nodes where the filters cannot tell whether a changed pod fits.
 MOST_SEARCHES_PER_CHANGE: Final = 8  # The same for one changed pod.
 NO_LIMIT: Final = 1 << 40

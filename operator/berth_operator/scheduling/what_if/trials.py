@@ -17,7 +17,13 @@ from berth_operator.scheduling.devices import allocator
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.search import Search
+from berth_operator.scheduling.what_if import explanation_budget
 from berth_operator.scheduling.what_if.node_survey import NodeSurvey
+
+
+def can_be_tried(survey: NodeSurvey, row: int) -> bool:
+    """Whether a node has so few pods that a change can be tried there."""
+    return len(survey.node(row).holds) <= explanation_budget.MOST_PODS_ON_A_NODE
 
 
 def scenario_of(survey: NodeSurvey, row: int) -> Scenario:
