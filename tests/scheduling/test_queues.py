@@ -126,5 +126,8 @@ def test_a_queue_passes_over_suspended_namespaces(steps: list[tuple[str, str, in
             case "pop" if (found := queue.pop()) is not None:
                 standing.pop(found[0][1])
         expected = sorted(key for key, of in standing.values() if of not in suspended)
+        others = sorted(key for key, of in standing.values() if of not in suspended and of != NAMES[0])
+        skipping = queues.walk((queue, value + 1), skipped=NAMES[0].__eq__)
+        assert [key for key, _, _ in skipping] == others[: value + 1]
         assert [key for key, _, _ in queues.walk((queue, value + 1))] == expected[: value + 1]
         assert queue.empty == (not expected) or suspended.names

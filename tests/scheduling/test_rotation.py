@@ -252,6 +252,35 @@ def test_pods_that_take_long_and_are_edited_let_others_go_first(monkeypatch: pyt
     assert play(ledger, now) == ["new-0", "new-1", "new-2"]
 
 
+@pytest.mark.parametrize(
+    ("seconds", "expected"), [(0.025, ["new-0", "new-1"]), (0.0, [])], ids=["long", "usual"]
+)
+def test_important_pods_of_whoever_takes_long_keep_nobody_waiting(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, expected: list[str]
+) -> None:
+    """Where more of them come than can be tried, there is always one that was never tried."""
+    ledger, now = stage(free=False)
+    for minor in range(2):
+        free(ledger, minor)
+        wait(ledger, f"new-{minor}", "2026-01-01")
+    decide = cycle.place_or_count_reasons
+
+    def slowly(search: Search, pod_info: queued_pods.PodInfo, *more: Any) -> decisions.Decision:
+        now.advance(seconds if pod_info.namespace == "crowd" else 0.0)
+        return decide(search, pod_info, *more)
+
+    monkeypatch.setattr(cycle, "place_or_count_reasons", slowly)
+    found = []
+    for at in range(8):
+        for number in range(CROWD):
+            demand = facts.NodeDemand(amounts=((facts.CPU, at * CROWD + number + 1),))
+            name = f"c{at}-{number}"
+            wait(ledger, name, "2026-01-02", of="crowd", request=LARGE, demand=demand, priority=100)
+        found += play(ledger, now)
+
+    assert found == expected
+
+
 def test_a_label_counts_for_turns_within_its_namespace() -> None:
     """A burst that others of its namespace are to wait for is decided first, though it came later."""
     ledger, now = stage(free=True)

@@ -239,8 +239,7 @@ class Queue(Generic[K]):
         resumed = self._left_out - self._suspended.names
         self._left_out -= resumed
         for name in resumed:
-            if (ticket := self._lines.first(name)) is not None:
-                self._offer(name, ticket[0])
+            self.bring_back(name)
 
     def pop(self) -> tuple[Ticket[K], str] | None:
         """Remove the first ticket that is valid and is not suspended, and return it and its namespace."""
@@ -255,6 +254,23 @@ class Queue(Generic[K]):
     def put_back(self, ticket: Ticket[K], name: str) -> None:
         """Return a ticket to the queue that was taken out, if it is still valid."""
         if self._lines.put_back(name, ticket):
+            self._offer(name, ticket[0])
+
+    def first_of_others(
+        self, skipped: Callable[[str], bool], aside: list[tuple["Queue[K]", str]]
+    ) -> tuple[Ticket[K], str] | None:
+        """Return the first ticket of a namespace that is not skipped.
+
+        Those that come before it are set aside and added to a list, until they are brought back.
+        """
+        while (found := self.first()) is not None and skipped(found[1]):
+            self._drop_first_head(found[1])
+            aside.append((self, found[1]))
+        return found
+
+    def bring_back(self, name: str) -> None:
+        """No longer skip a namespace."""
+        if (ticket := self._lines.first(name)) is not None:
             self._offer(name, ticket[0])
 
     def next_of(self, name: str, limit: int) -> list[Ticket[K]]:
@@ -298,20 +314,23 @@ class Queues(Generic[N, K]):
         return found[0] if found is not None else None
 
 
-def walk(*parts: tuple[Queue[K], float]) -> Generator[Ticket[K], None, None]:
+def walk(
+    *parts: tuple[Queue[K], float], skipped: Callable[[str], bool] = lambda _: False
+) -> Generator[Ticket[K], None, None]:
     """Yield the first valid tickets of some queues in order, at most so many of each, and leave them there.
 
-    A pod that joins meanwhile is included, and one whose namespace is suspended meanwhile is not. No ticket
-    is looked at before it is needed.
+    A pod that joins meanwhile is included, and one whose namespace is suspended meanwhile is not, nor one
+    whose namespace is `skipped`. No ticket is looked at before it is needed.
     """
     left = dict(parts)
     taken: list[tuple[Queue[K], Ticket[K], str]] = []
+    aside: list[tuple[Queue[K], str]] = []
     try:
         while True:
             head: tuple[Ticket[K], str] | None = None
             first = parts[0][0]
             for queue, room in left.items():
-                found = queue.first() if room else None
+                found = queue.first_of_others(skipped, aside) if room else None
                 if found is not None and (head is None or found < head):
                     head, first = found, queue
             if head is None:
@@ -321,5 +340,11 @@ def walk(*parts: tuple[Queue[K], float]) -> Generator[Ticket[K], None, None]:
             taken.append((first, *head))
             yield head[0]
     finally:
-        for queue, ticket, name in taken:
-            queue.put_back(ticket, name)
+        _restore(taken, aside)
+
+
+def _restore(taken: list[tuple[Queue[K], Ticket[K], str]], aside: list[tuple[Queue[K], str]]) -> None:
+    for queue, ticket, name in taken:
+        queue.put_back(ticket, name)
+    for queue, name in aside:
+        queue.bring_back(name)

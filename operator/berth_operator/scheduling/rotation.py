@@ -19,7 +19,7 @@ import functools
 import itertools
 import math
 import operator
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from typing import Final
 
@@ -240,9 +240,9 @@ class Rotation:
     ) -> Iterator[tuple[Entry, frozenset[str]]]:
         """Yield pods that were not tried in this round, with the nodes reserved for pods before them.
 
-        As long as pods have never been tried, no pod of lower priority comes before them; once they have had
-        their turns, it has its own in the same round. Demoted pods have no turns. Where all nodes are
-        reserved for others, a pod is skipped.
+        As long as pods have never been tried, no pod of lower priority comes before them, unless the tries of
+        their namespace have taken too long; once they have had their turns, it has its own in the same round.
+        Demoted pods have no turns. Where all nodes are reserved for others, a pod is skipped.
         """
         self._sort_in_new()
         before = self.reservations.before(self._suspended.names)
@@ -271,7 +271,7 @@ class Rotation:
     ) -> Iterator[Entry]:
         """Yield pods, which leave their lines, each of another namespace than the last where there is one."""
         turns = _Turns(self._ranks, lambda namespace: self.time_shares.exceeded(namespace, now))
-        with contextlib.closing(queues.walk((self._untried, math.inf))) as tickets:
+        with contextlib.closing(self._walk_untried(now)) as tickets:
             untried = _Untried(tickets, done, skipped)
             while (namespace := turns.next(untried.priority)) is not None:
                 if namespace in self._suspended:
@@ -283,6 +283,13 @@ class Rotation:
                 self._ranks.move_back(namespace)
                 turns.again(namespace)
                 yield entry
+
+    def _walk_untried(self, now: float) -> Generator[queues.Ticket[SortKey], None, None]:
+        """Yield the pods that were never tried, in order, but for namespaces whose tries take long."""
+        return queues.walk(
+            (self._untried, math.inf),
+            skipped=lambda namespace: self.time_shares.exceeded(namespace, now, by_long_tries=True),
+        )
 
     def _next(
         self,
@@ -306,7 +313,7 @@ class Rotation:
 
 
 class _Untried:
-    """The pods that were never tried, in order, but for those that have had their turns in this round."""
+    """The pods before which no less important one comes: none of those that have had turns in this round."""
 
     def __init__(self, tickets: Iterator[queues.Ticket[SortKey]], *had_turns: Collection[str]) -> None:
         self._tickets = tickets
