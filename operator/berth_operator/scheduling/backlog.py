@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from typing import Final
 
 from berth_operator.scheduling import event_waits, queue_order, queued_pods, queues, rotation, wakeups
-from berth_operator.scheduling.decisions import ANY_RARE_EVENT, AwaitedEvents, ClusterEvent
+from berth_operator.scheduling.decisions import AwaitedEvents, ClusterEvent
 from berth_operator.scheduling.pods_by_claim import ChangedClaims, PodsByClaim
 from berth_operator.scheduling.queued_pods import Entry, PodInfo, SortKey
 
@@ -81,8 +81,7 @@ class Backlog:
 
     def idle(self, uid: str, now: float) -> bool:
         """Return whether a pod waits for a change or for the end of a pause."""
-        entry = self._entries.get(uid)
-        return entry is not None and entry.idle(now)
+        return (entry := self._entries.get(uid)) is not None and entry.idle(now)
 
     def first_in_line(self, limit: int) -> list[str]:
         """Return the uids of the pods that are tried next, without those that were demoted meanwhile."""
@@ -241,8 +240,8 @@ class Backlog:
 
     def cluster_event(self, changes: Iterable[ClusterEvent]) -> None:
         """Wake the pods that one of these changes could help, whatever the node."""
-        for _, group in self._unschedulable.awaiting(frozenset(changes), None):
-            self._wake(group, None)
+        for group in self._unschedulable.awaiting(frozenset(changes), None):
+            self._wake(group.pods, None)
 
     def volumes_changed(self, claims: ChangedClaims) -> None:
         """Wake the pods that may be helped by a change of one of these claims; None stands for all."""
@@ -257,31 +256,33 @@ class Backlog:
     def node_changed(self, node: str | None, changes: AwaitedEvents, able: Callable[[PodInfo], bool]) -> bool:
         """Wake the pods that such changes of a node could help, if `able` says that it might take them.
 
-        The others then wait for any rare event, since the node may refuse them for a new reason. Without a
-        node, pods have changed. Return False if they are too many to be compared, for `wake_all`.
+        Any rare event of the node may help the others from now on, since it may refuse them for a new reason.
+        Without a node, pods have changed. Return False if they are too many to be compared, for `wake_all`.
         """
         self._compared += self._rotation.reservations.comparisons(changes, MOST_COMPARED - self._compared)
         if self._compared > MOST_COMPARED:
             return False
         self._rotation.reservations.offered(node, able)
-        for wait, group in self._unschedulable.awaiting(changes, node):
-            first = next(iter(group.values())).pod_info
+        unable: list[event_waits.Group] = []
+        for group in self._unschedulable.awaiting(changes, node):
+            first = next(iter(group.pods.values())).pod_info
             self._compared += first.comparisons(changes)
             if self._compared > MOST_COMPARED:
                 return False
             if able(first):
-                self._wake(group, node)
-            elif node is not None and not wait.awaited >= ANY_RARE_EVENT:
-                for entry in self._unschedulable.pop(wait).values():
-                    self._wait_for_event(entry, ANY_RARE_EVENT | wait.awaited)
+                self._wake(group.pods, node)
+            else:
+                unable.append(group)
+        if node is not None and self._unschedulable.changed_in_vain(unable, changes, node):
+            self._all_woken_by.clear()
         return True
 
     def wake_all(self, node: str | None, change: ClusterEvent) -> None:
         """Wake all pods that wait for such an event of a node or of pods, because they cannot be compared."""
         self._rotation.reservations.reserve(node)
         if change not in self._all_woken_by:
-            for _, group in self._unschedulable.awaiting(frozenset({change}), None):
-                self._wake(group, node)
+            for group in self._unschedulable.awaiting(frozenset({change}), None):
+                self._wake(group.pods, node)
             self._all_woken_by.add(change)
 
     def _wake(self, group: dict[str, Entry], node: str | None) -> None:
@@ -389,8 +390,7 @@ class Backlog:
         return self._tickets
 
     def _stands(self, uid: str, ticket: int) -> bool:
-        entry = self._entries.get(uid)
-        return entry is not None and entry.ticket == ticket
+        return (entry := self._entries.get(uid)) is not None and entry.ticket == ticket
 
     def _leave(self, entry: Entry) -> None:
         """Remove the pod from the queue in which it stands."""

@@ -1,11 +1,38 @@
-"""The pods that wait for a cluster event, in groups that the same events of the same nodes may help."""
+"""The pods that wait for a cluster event, in groups that the same events of the same nodes may help.
 
-from collections.abc import Sequence
+A node that has changed and still does not take the pods of a group may refuse them for another reason from
+then on, which any rare event may lift: so each of these may help the group, too, but of that node alone.
+"""
 
-from berth_operator.scheduling.decisions import AwaitedEvents
+import collections
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from berth_operator.scheduling.decisions import ANY_RARE_EVENT, AwaitedEvents, ClusterEvent
 from berth_operator.scheduling.queued_pods import Entry, EventWait
 
-Group = dict[str, Entry]  # By uid.
+MOST_NODES: Final = 1 << 14  # Of which it is known what has changed there in vain.
+
+Pods = dict[str, Entry]  # By uid.
+Changes = Mapping[ClusterEvent, int]  # The number of the last change in vain, by what has changed.
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Group:
+    """Pods that wait for the same, and how many changes in vain there had been before the first of them."""
+
+    wait: EventWait
+    since: int
+    pods: Pods = dataclasses.field(default_factory=dict)
+
+    def waits_for(self, changes: AwaitedEvents) -> bool:
+        """Whether one of these changes may help on any node, whatever has changed before."""
+        return not self.wait.awaited.isdisjoint(changes)
+
+    def has_seen_one_of(self, in_vain: Changes) -> bool:
+        """Whether something that it waits for has changed in vain since then."""
+        return any(in_vain.get(event, 0) > self.since for event in self.wait.awaited)
 
 
 class EventWaits:
@@ -13,34 +40,55 @@ class EventWaits:
 
     def __init__(self) -> None:
         self._groups: dict[EventWait, Group] = {}
+        self._count = 0  # Of all changes in vain.
+        self._in_vain = collections.OrderedDict[str, Changes]()  # By node.
+        self._in_vain_anywhere: Changes = {}
+        self._forgotten: Changes = {}  # Of nodes whose changes are not known any more.
 
     def add(self, entry: Entry) -> None:
         """Add a pod that waits for an event."""
         if (wait := entry.event_wait) is not None:
-            self._groups.setdefault(wait, {})[entry.pod_info.uid] = entry
+            if (group := self._groups.get(wait)) is None:
+                group = self._groups[wait] = Group(wait, self._count)
+            group.pods[entry.pod_info.uid] = entry
 
     def remove(self, entry: Entry) -> None:
         """Remove a pod, if it is there."""
         if (wait := entry.event_wait) is not None and (group := self._groups.get(wait)) is not None:
-            group.pop(entry.pod_info.uid, None)
-            if not group:
+            group.pods.pop(entry.pod_info.uid, None)
+            if not group.pods:
                 del self._groups[wait]
+            if not self._groups:
+                self._in_vain.clear()
 
     def awaits(self, changes: AwaitedEvents) -> bool:
-        """Whether a pod waits for one of these changes."""
-        return any(not wait.awaited.isdisjoint(changes) for wait in self._groups)
+        """Whether a pod waits for one of these changes, of whatever node."""
+        return any(group.waits_for(changes) for group in self._groups.values())
 
-    def awaiting(self, changes: AwaitedEvents, node: str | None) -> Sequence[tuple[EventWait, Group]]:
-        """Return the groups that wait for one of these changes of a node, or of any if that is None.
+    def awaiting(self, changes: AwaitedEvents, node: str | None) -> list[Group]:
+        """Return the groups that one of these changes of a node may help, or of any if that is None.
 
         Groups whose search left the node undecided are not among them.
         """
-        return [
-            (wait, group)
-            for wait, group in self._groups.items()
-            if not wait.awaited.isdisjoint(changes) and node not in wait.undecided
-        ]
+        groups = [one for one in self._groups.values() if node not in one.wait.undecided]
+        in_vain = self._in_vain_anywhere if node is None else self._in_vain.get(node, self._forgotten)
+        if changes.isdisjoint(ANY_RARE_EVENT) or not in_vain:
+            return [one for one in groups if one.waits_for(changes)]
+        return [one for one in groups if one.waits_for(changes) or one.has_seen_one_of(in_vain)]
 
-    def pop(self, wait: EventWait) -> Group:
-        """Remove a group, and return it."""
-        return self._groups.pop(wait)
+    def changed_in_vain(self, groups: Iterable[Group], changes: AwaitedEvents, node: str) -> bool:
+        """Record that such changes of a node have helped none of these groups; return whether that matters.
+
+        It does not where any rare event of any node is awaited in any case.
+        """
+        if all(one.wait.awaited >= ANY_RARE_EVENT or not one.waits_for(changes) for one in groups):
+            return False
+        self._count += 1
+        numbers = dict.fromkeys(changes, self._count)
+        self._in_vain_anywhere = {**self._in_vain_anywhere, **numbers}
+        self._in_vain[node] = {**self._in_vain.get(node, self._forgotten), **numbers}
+        self._in_vain.move_to_end(node)
+        if len(self._in_vain) > MOST_NODES:
+            _, oldest = self._in_vain.popitem(last=False)
+            self._forgotten = dict.fromkeys(ClusterEvent, max(oldest.values()))
+        return True
