@@ -22,6 +22,11 @@ def asking(resources: Mapping[str, object], **about: Any) -> raw.Pod:
     return builders.pod(containers=[builders.asking("main", resources)], **about)
 
 
+def containers(count: int, amounts: Mapping[str, object] = {}, **fields: Any) -> list[dict[str, Any]]:
+    """Return so many containers that request the same."""
+    return [builders.asking(f"c{at}", amounts, **fields) for at in range(count)]
+
+
 def request(pod: raw.Pod) -> requests.DeviceRequest:
     """Return a request that must be valid."""
     found, faults = device_requests.request(pod)

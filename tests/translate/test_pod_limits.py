@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -10,11 +10,10 @@ import pytest
 
 from berth_crds import aliases, names
 from berth_crds.client import watch
-from berth_operator.scheduling import holds
 from berth_operator.scheduling.decisions import Reason
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.nodes import facts
-from berth_operator.translate import demands, pod_limits, pods, raw
+from berth_operator.translate import pod_limits, pods, raw
 from support import builders
 from translate import pod_requests
 
@@ -27,11 +26,6 @@ REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 def many(count: int, *words: str) -> str:
     """Write a list of so many words, numbered; of several words all but the last come once."""
     return ",".join([*words[:-1], *(f"{words[-1]}{at}" for at in range(count - len(words) + 1))])
-
-
-def containers(count: int, requests: Mapping[str, object] = {}, **fields: Any) -> list[dict[str, Any]]:
-    """Return so many containers with the same requests."""
-    return [builders.asking(f"c{at}", requests, **fields) for at in range(count)]
 
 
 # ---------------------------------------------------------------- the whole pod
@@ -54,7 +48,7 @@ def measured(pod: dict[str, Any]) -> Any:
 )
 def test_a_pod_that_etcd_may_not_take_with_its_bind(more: int, refused: bool) -> None:  # noqa: FBT001
     """It is refused for its length as an object, which is the same however it comes, and nothing is kept."""
-    spec = {"schedulerName": names.SCHEDULER_NAME, "containers": containers(1, CARD)}
+    spec = {"schedulerName": names.SCHEDULER_NAME, "containers": pod_requests.containers(1, CARD)}
     meta = {"name": "p", "namespace": "ml", "uid": "u", "annotations": {"a": ""}}
     bare = sum(len(msgspec.json.encode(part)) for part in (spec, meta))
     meta["annotations"] = {"a": "x" * (pod_limits.MAX_BYTES - bare + more)}
@@ -131,7 +125,10 @@ def test_text_that_is_too_long(annotations: dict[str, str], sentence: str) -> No
 def test_what_is_as_long_as_the_limit_is_read() -> None:
     """What is asked for within the limits is all taken, and containers that ask for nothing do not count."""
     listed = {names.MODEL: many(MODELS, "m"), names.AVOID_UUIDS: many(UUIDS, "GPU-")}
-    asking = [*containers(pod_limits.MAX_ASKS, CARD), *(builders.container(f"p{at}") for at in range(1000))]
+    asking = [
+        *pod_requests.containers(pod_limits.MAX_ASKS, CARD),
+        *(builders.container(f"p{at}") for at in range(1000)),
+    ]
 
     found = pod_requests.request(builders.pod(containers=asking, annotations=listed))
 
@@ -156,14 +153,14 @@ MANY_PROFILES: Final = [
 RECORD: Final = {f"c{at}": {"requests": {"alpha.gpu/numgpu": 1}} for at in range(65)}
 TOO_MANY: dict[str, tuple[dict[str, Any], str]] = {
     "asks": (
-        {"containers": containers(65, CARD)},
+        {"containers": pod_requests.containers(65, CARD)},
         (
             "the containers of the pod ask for devices 65 times, "
             "each kind of device in each container counted; Berth serves 64 at most"
         ),
     ),
     "pieces, which are placed one by one": (
-        {"containers": containers(5, {names.NVIDIA_GPU_SHARED: 64})},
+        {"containers": pod_requests.containers(5, {names.NVIDIA_GPU_SHARED: 64})},
         "the pod asks for 320 replicas and MIG instances; Berth serves 256 at most",
     ),
     "amounts, which are not read then": (
@@ -172,7 +169,7 @@ TOO_MANY: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "containers of a record": (
         {
-            "containers": containers(65),
+            "containers": pod_requests.containers(65),
             "annotations": {aliases.KUBEGPU_RECORDS[0]: json.dumps({"runningcontainer": RECORD})},
         },
         f"annotation {aliases.KUBEGPU_RECORDS[0]} names 65 containers; 64 are the most",
@@ -200,12 +197,12 @@ RESOURCES: Final[dict[str, object]] = {f"example.com/r{at}": 1 for at in range(6
 # What says too much of one thing, what is said of that, and how much is read.
 SPECS: dict[str, tuple[dict[str, Any], str, int]] = {
     "amounts": (
-        {"containers": containers(2049, {"cpu": 1, "memory": 1})},
+        {"containers": pod_requests.containers(2049, {"cpu": 1, "memory": 1})},
         "4098 requests and limits in its containers",
         4096,
     ),
-    "containers": ({"containers": containers(4097)}, "4097 containers", 4096),
-    "names": ({"containers": containers(1, RESOURCES)}, "65 different resources", 64),
+    "containers": ({"containers": pod_requests.containers(4097)}, "4097 containers", 4096),
+    "names": ({"containers": pod_requests.containers(1, RESOURCES)}, "65 different resources", 64),
     "names of the overhead": ({"overhead": RESOURCES}, "66 different resources", 64),
     "labels": (
         {"nodeSelector": {f"l{at}": "" for at in range(65)}},
@@ -233,133 +230,6 @@ def test_spec_that_says_too_much(spec: dict[str, Any], what: str, most: int) -> 
         (Reason.UNSUPPORTED_REQUEST, f"the pod has {what}; Berth reads {most} at most")
     ]
     assert (pod_info.request, pod_info.demand) == (requests.NO_DEVICES, facts.NO_DEMAND)
-
-
-# ---------------------------------------------------------------- bound pods
-
-FOREIGN: Final[dict[str, Any]] = {"nodeName": "n1", "schedulerName": "default-scheduler"}
-MANY: Final = 5000  # More than is read of a pod that can be refused.
-NO_CARD: Final = {names.NVIDIA_GPU: 0, names.GPU_MEMORY: 0}
-NOTHING: Final = {"requests": {"cpu": "0", "memory": "0"}, "limits": {"ephemeral-storage": "1"}}
-FIGURES: Final = [builders.asking(f"c{at}", {"cpu": f"{at}m"}) for at in range(MANY)]
-# Specs of bound pods that say very much, and what that comes to.
-MUCH: dict[str, tuple[dict[str, Any], dict[str, int]]] = {
-    "nothing": (
-        {"containers": [builders.container(resources=NOTHING)] * MANY},
-        {"ephemeral-storage": MANY},
-    ),
-    "figures": ({"containers": FIGURES}, {facts.CPU: MANY * (MANY - 1) // 2}),
-    "sidecars": (
-        {
-            "initContainers": [{"restartPolicy": "Always"} | one for one in FIGURES],
-            "containers": FIGURES,
-        },
-        {facts.CPU: MANY * (MANY - 1)},
-    ),
-    "one by one": ({"initContainers": FIGURES}, {facts.CPU: MANY - 1}),
-    "no cards": ({"containers": containers(MANY, NO_CARD)}, {}),
-}
-
-
-@pytest.mark.parametrize(("spec", "takes"), MUCH.values(), ids=MUCH.keys())
-def test_a_bound_pod_counts_for_what_it_asks_however_much_it_says(
-    spec: dict[str, Any], takes: dict[str, int]
-) -> None:
-    """It cannot be refused, and whoever writes very many words for nothing must not take a whole node."""
-    found = pods.read_bound(builders.pod(**{"containers": [builders.container("main")]} | spec, **FOREIGN))
-
-    assert dict(found.hold.amounts) == {facts.PODS: 1} | takes
-    assert not found.hold.devices
-
-
-HUGE_PAGES: Final = {f"hugepages-{at}": "1" for at in range(MANY)}
-OWN: Final = builders.asking("own", {"cpu": 1, "memory": "1Gi"})
-
-
-@pytest.mark.parametrize(
-    "spec",
-    [
-        pytest.param({"containers": [OWN], "overhead": HUGE_PAGES}, id="in the overhead"),
-        pytest.param({"containers": [OWN], "resources": {"requests": HUGE_PAGES}}, id="of the whole pod"),
-        pytest.param(
-            {"containers": [*containers(1, {f"example.com/r{at:03}": 1 for at in range(500)}), OWN]},
-            id="in a container",
-        ),
-    ],
-)
-def test_of_a_bound_pod_only_so_many_names_are_kept(spec: dict[str, Any]) -> None:
-    """What no node has is left out of a long list, cpu and memory never are."""
-    amounts = dict(pods.read_bound(builders.pod(**spec, **FOREIGN)).hold.amounts)
-
-    assert (amounts[facts.CPU], amounts[facts.MEMORY]) == (1000, 2**30)
-    assert len(amounts) <= pod_limits.MAX_BOUND_RESOURCES + 3
-
-
-ONE_CARD: Final = {names.NVIDIA_GPU: 1}
-# Containers of bound pods that ask for cards, and how many they have at one time.
-MANY_CARDS: dict[str, tuple[dict[str, Any], int]] = {
-    "one after the other": ({"initContainers": containers(MANY, ONE_CARD)}, 1),
-    "together": ({"containers": containers(MANY, ONE_CARD)}, MANY),
-    "sidecars": (
-        {
-            "initContainers": containers(MANY, ONE_CARD, restartPolicy="Always"),
-            "containers": [builders.container("main", gpus=2)],
-        },
-        MANY + 2,
-    ),
-    "different in what is no device": (
-        {
-            "initContainers": [
-                builders.asking(f"c{at}", {"cpu": at, names.NVIDIA_GPU: 1 + at % 3}) for at in range(MANY)
-            ]
-        },
-        3,
-    ),
-    "too different": (
-        {"initContainers": [builders.asking(f"c{at}", {names.NVIDIA_GPU: 1 + at}) for at in range(257)]},
-        holds.ALL_CARDS,
-    ),
-}
-
-
-@pytest.mark.parametrize(("spec", "cards"), MANY_CARDS.values(), ids=MANY_CARDS.keys())
-def test_a_bound_pod_of_many_containers_keeps_back_what_they_have_at_one_time(
-    spec: dict[str, Any], cards: int
-) -> None:
-    """However many there are, no card is kept back that they do not ask for, unless too many differ."""
-    spec = {"containers": [builders.container("main")]} | spec
-
-    assert pods.read_bound(builders.pod(**spec, **FOREIGN)).hold.withheld == cards
-
-
-def test_a_bound_pod_of_many_amounts_of_devices_keeps_back_all_that_they_add_up_to() -> None:
-    """What each resource may have brought it is not added up."""
-    asked = [{"cpu": 1, names.NVIDIA_GPU: 1}, {"memory": 1, "nvidia.com/mig-1g.5gb": 1}] * 129
-    asking = [builders.asking(f"c{at}", amounts) for at, amounts in enumerate(asked)]
-
-    found = pods.read_bound(builders.pod(containers=asking, **FOREIGN))
-
-    every = dict.fromkeys((names.NVIDIA_GPU, "nvidia.com/mig-1g.5gb"), holds.ALL_CARDS)
-    assert found.hold.withheld == len(asked)
-    assert found.nameless is not None
-    assert found.nameless.plugged == every
-
-
-def test_a_bound_pod_of_many_containers_keeps_what_its_record_names() -> None:
-    """Its record counts however much the pod says beside it."""
-    asking = [builders.container("main", gpus=1), *containers(4096)]
-    record = builders.record("n1", main=[0])
-
-    found = pods.read_bound(builders.pod(containers=asking, annotations=record, nodeName="n1"))
-
-    assert ([share.minor for share in found.hold.shares], found.fault) == ([0], "")
-
-
-def test_where_a_bound_pod_may_run_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is where it is: affinity and tolerations of a bound pod, however many, are not looked at."""
-    monkeypatch.setattr(demands, "node_selection", None)
-
-    assert pods.read_bound_request(builders.pod(gpus=1, tolerations=[{"key": "a"}], nodeName="n1")).sample
 
 
 # ---------------------------------------------------------------- how much memory a request takes

@@ -11,7 +11,7 @@ supplies them, and the node only where it advertises the same name.
 
 import collections
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from berth_crds import aliases
@@ -48,15 +48,16 @@ def amounts(spec: raw.PodSpec) -> facts.Amounts:
     A bound pod cannot be refused, so all its requests are added up, and it may have thousands of
     containers. If it names more resources than any node has, the last are left out.
     """
-    starting = (
-        (_read(resources.pairs(one)), one.restart_policy == "Always") for one in spec.init_containers or ()
-    )
+    starting = [(resources.pairs(one), one.restart_policy == "Always") for one in spec.init_containers or ()]
     # Most of thousands of containers request the same amounts, so these are counted before they are read.
     counts = collections.Counter(itertools.chain.from_iterable(map(resources.pairs, spec.containers)))
+    named = dict.fromkeys((name for name, _ in itertools.chain(*(pairs for pairs, _ in starting), counts)), 0)
+    if len(some := _first(named)) < len(named):
+        starting = [(_of_some(pairs, some), runs) for pairs, runs in starting]
+        counts = collections.Counter({pair: counts[pair] for pair in _of_some(counts, some)})
     running = ((name, times * _amount(name, value)) for (name, value), times in counts.items())
-    total = collections.Counter(
-        as_a_whole(container_peaks.peaks((*starting, (running, True))), spec.resources)
-    )
+    every = (*((_read(pairs), runs) for pairs, runs in starting), (running, True))
+    total = collections.Counter(as_a_whole(container_peaks.peaks(every), spec.resources))
     total.update(dict(_read((spec.overhead or {}).items())))
     asked = {name: min(amount, facts.LARGEST) for name, amount in _first(total).items() if amount}
     return tuple(sorted({**asked, facts.PODS: 1}.items()))
@@ -68,6 +69,12 @@ def _first(total: dict[str, int]) -> dict[str, int]:
         return total
     some = itertools.islice(total, pod_limits.MAX_BOUND_RESOURCES)
     return {name: total[name] for name in (facts.CPU, facts.MEMORY, *some) if name in total}
+
+
+def _of_some(
+    pairs: Iterable[tuple[str, raw.Quantity]], names: Collection[str]
+) -> list[tuple[str, raw.Quantity]]:
+    return [pair for pair in pairs if pair[0] in names]
 
 
 def as_a_whole(total: Mapping[str, int], resources: raw.ContainerResources | None) -> dict[str, int]:

@@ -58,13 +58,25 @@ def coarse_anti_affinity(pod: raw.Pod) -> tuple[facts.PodTerm, ...]:
     is kept only whether they are about other namespaces, for the pod's node alone (`all_of_namespaces`).
     """
     namespace = pod.metadata.namespace
-    about_pods = (one for one in anti_affinity_terms(pod.spec) if one.label_selector is not None)
-    terms = tuple(
-        dict.fromkeys(facts.PodTerm(_all_pods(one, namespace), one.topology_key) for one in about_pods)
-    )
-    if len(terms) <= MOST_COARSE_TERMS:
-        return terms
-    return tuple(dict.fromkeys(pod_terms.all_of_namespaces(one, namespace) for one in terms))
+    about_pods = tuple(one for one in anti_affinity_terms(pod.spec) if one.label_selector is not None)
+    terms = dict[facts.PodTerm, None]()
+    for one in about_pods:
+        terms[facts.PodTerm(_all_pods(one, namespace), one.topology_key)] = None
+        if len(terms) > MOST_COARSE_TERMS:
+            return _coarsest(about_pods, namespace)
+    return tuple(terms)
+
+
+def _coarsest(about_pods: Terms, namespace: str) -> tuple[facts.PodTerm, ...]:
+    """Return one term for those about pods of the namespace alone, and one for all others."""
+    one_of_each = {_is_about_own(one, namespace): one for one in about_pods}
+    terms = (facts.PodTerm(_all_pods(one, namespace), one.topology_key) for one in one_of_each.values())
+    return tuple(pod_terms.all_of_namespaces(one, namespace) for one in terms)
+
+
+def _is_about_own(written: raw.PodAffinityTerm, namespace: str) -> bool:
+    """Whether a term is about pods of its own namespace alone."""
+    return written.namespace_selector is None and set(written.namespaces or ()) <= {namespace}
 
 
 def affinity_terms(spec: raw.PodSpec) -> Terms:

@@ -21,6 +21,7 @@ from berth_crds import aliases, names, requirements
 from berth_operator.translate import (
     device_annotations,
     inter_pod_rules,
+    pod_limits,
     preferred_pods,
     raw,
     resizing,
@@ -133,7 +134,9 @@ def _seen_by_others(pod: raw.Pod) -> tuple[object, ...]:
     spec = pod.spec
     if spec.affinity is None and not spec.topology_spread_constraints:
         return ()
-    labels, keys = pod.metadata.labels, inter_pod_rules.keys(spec) | preferred_pods.keys(spec)
+    # A pod that says too much about others is refused, or kept away from all whom it might mean.
+    required = frozenset[str]() if pod_limits.many_terms(spec) else inter_pod_rules.keys(spec)
+    labels, keys = pod.metadata.labels, required | preferred_pods.keys(spec)
     return pod.metadata.namespace, {key: labels[key] for key in sorted(keys) if key in labels}
 
 

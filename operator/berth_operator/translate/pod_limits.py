@@ -231,11 +231,12 @@ def _of_other_pods(spec: raw.PodSpec) -> Counted:
     spread = inter_pod_rules.spread_constraints(spec)
     if not terms and not spread:
         return
+    # First, for nothing more is counted if these alone are too many.
+    yield "terms about other pods", MAX_POD_TERMS, len(terms) + len(spread)
     listed = (*(one.match_label_keys or () for one in spread), *_lists_of(terms))
     selectors = tuple(inter_pod_rules.selectors(spec))
     pairs = sum(len(one.match_labels or ()) for one in selectors)
     expressions = [each for one in selectors for each in one.match_expressions or ()]
-    yield "terms about other pods", MAX_POD_TERMS, len(terms) + len(spread)
     yield "expressions in its terms about other pods", MAX_POD_EXPRESSIONS, pairs + len(expressions)
     values = sum(map(len, listed)) + sum(len(one.values or ()) for one in expressions)
     yield "values in its terms about other pods", MAX_POD_VALUES, values

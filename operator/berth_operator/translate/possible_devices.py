@@ -38,17 +38,15 @@ def max_cards(serving: Iterable[Serving]) -> int:
 def max_cards_of_many(spec: raw.PodSpec) -> int:
     """Return how many cards a pod of very many containers may have: all if too many of them differ."""
     read: dict[tuple[tuple[str, raw.Quantity], ...], int] = {(): 0}
-
-    def cards(served: dict[str, raw.Quantity]) -> int:
-        amounts = tuple(served.items())
-        if amounts not in read and len(read) > MOST_DIFFERENT:
-            return holds.ALL_CARDS
-        if amounts not in read:
+    cards: list[tuple[int, bool]] = []
+    for container, runs in resources.each_asking(spec):
+        served = _served(container)
+        if (amounts := tuple(served.items())) not in read:
+            if len(read) > MOST_DIFFERENT:
+                return holds.ALL_CARDS
             read[amounts] = _container_max_cards(served)
-        return read[amounts]
-
-    most = _peak((cards(_served(container)), runs) for container, runs in resources.each_asking(spec))
-    return min(most, holds.ALL_CARDS)
+        cards.append((read[amounts], runs))
+    return min(_peak(cards), holds.ALL_CARDS)
 
 
 def _peak(cards: Iterable[tuple[int, bool]]) -> int:
