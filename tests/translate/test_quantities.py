@@ -140,3 +140,19 @@ def test_reference(number: str, unit: str, thousandths: bool) -> None:  # noqa: 
 
     assert demand == min(up, facts.LARGEST)
     assert supply == min(down, facts.LARGEST - 1)
+
+
+@pytest.mark.parametrize(
+    ("most", "found", "read"),
+    [
+        pytest.param(9, 6, 3, id="all of them"),
+        pytest.param(6, 6, 3, id="just as much"),
+        pytest.param(2, 2, 2, id="more than that"),
+    ],
+)
+def test_no_more_is_read_than_is_added_up(most: int, found: int, read: int) -> None:
+    """There may be tens of thousands, while other pods wait."""
+    amounts = iter([1, 2, 3])
+
+    assert quantities.sum_up_to(most, amounts) == found
+    assert len(list(amounts)) == 3 - read

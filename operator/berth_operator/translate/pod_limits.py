@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 from berth_crds import aliases
 from berth_operator.scheduling.decisions import Refusal
-from berth_operator.translate import inter_pod_rules, raw, refusals
+from berth_operator.translate import inter_pod_rules, quantities, raw, refusals
 
 MAX_BYTES: Final = 1 << 20  # Bytes of a whole pod. Etcd takes half as much again, and a bind adds to the pod.
 MAX_TEXT: Final = 4 << 10  # Characters of an annotation that is no list.
@@ -140,7 +140,8 @@ def too_many(spec: raw.PodSpec) -> Refusal | None:
 
 def many_devices(spec: raw.PodSpec) -> bool:
     """Whether a bound pod, which cannot be refused, has more amounts of devices than are read."""
-    return _first(_of_devices(spec)) is not None
+    counts = _counts_of_devices(spec)
+    return quantities.sum_up_to(MAX_DEVICE_AMOUNTS + 1, counts) > MAX_DEVICE_AMOUNTS
 
 
 def many_terms(spec: raw.PodSpec) -> bool:
@@ -191,8 +192,13 @@ def _lists(spec: raw.PodSpec, *more: raw.ContainerResources) -> list[raw.Resourc
 
 
 def _of_devices(spec: raw.PodSpec) -> Counted:
-    count = sum(sum(map(aliases.is_served, _names(one))) for one in _resources(spec))
-    yield "amounts of devices in its containers", MAX_DEVICE_AMOUNTS, count
+    yield "amounts of devices in its containers", MAX_DEVICE_AMOUNTS, sum(_counts_of_devices(spec))
+
+
+def _counts_of_devices(spec: raw.PodSpec) -> Iterator[int]:
+    """Yield for each amount whether it is of a device."""
+    for one in _resources(spec):
+        yield from map(aliases.is_served, _names(one))
 
 
 def _of_containers(spec: raw.PodSpec) -> Counted:

@@ -152,7 +152,7 @@ def _uncached_max_cards(served: dict[str, raw.Quantity]) -> int:
         raw.Container(name="main", resources=raw.ContainerResources(limits=served))
     )
     if found is None:
-        return min(schema_limits.MOST_DEVICES, sum(itertools.starmap(_pieces, served.items())))
+        return quantities.sum_up_to(schema_limits.MOST_DEVICES, itertools.starmap(_pieces, served.items()))
     return sum(map(_cards, found))
 
 

@@ -6,7 +6,9 @@ so that rounding never promises what is not there.
 
 import fractions
 import functools
+import itertools
 import re
+from collections.abc import Iterable
 from typing import Final
 
 from berth_crds.text import quoted
@@ -76,6 +78,15 @@ def supply(text: str | float, *, thousandths: bool = False, unreadable: int = 0)
     except ValueError:
         return unreadable
     return max(0, min(above * (1000 if thousandths else 1) // below, facts.LARGEST - 1))
+
+
+def sum_up_to(most: int, amounts: Iterable[int]) -> int:
+    """Return the sum of amounts, of which there may be very many; they are read until it has come so far."""
+    found = 0
+    for found in itertools.accumulate(amounts):
+        if found >= most:
+            return most
+    return found
 
 
 @functools.lru_cache(maxsize=4096)

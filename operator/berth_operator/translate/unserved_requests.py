@@ -27,8 +27,4 @@ def most_cards(spec: raw.PodSpec, *, asks_for_served: bool) -> int:
     counts = (
         quantities.supply(amount, unreadable=MOST) for name, amount in others if not aliases.is_served(name)
     )
-    found = 0
-    for found in itertools.accumulate(counts):
-        if found >= MOST:
-            break  # There may be tens of thousands more.
-    return min(found, MOST)
+    return quantities.sum_up_to(MOST, counts)
