@@ -121,7 +121,7 @@ def test_which_of_too_many_gpupods_are_read_is_no_drift(monkeypatch: pytest.Monk
     assert unlimited == found() == ["hold"]
 
 
-@pytest.mark.parametrize("paced", [paced_wakes.long_device, paced_wakes.unadmitted_pods])
+@pytest.mark.parametrize("paced", [paced_wakes.long_device, paced_wakes.charges_of_unadmitted])
 def test_what_is_late_is_no_drift(paced: Callable[[str], Hashable]) -> None:
     """The ledger has heard of it: what costs much and changes all the time is acted on once a second."""
     now = clock.Clock()

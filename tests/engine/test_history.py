@@ -355,7 +355,7 @@ class History(stateful.RuleBasedStateMachine):
             self.time_passes(11.0)
             self.binds_are_taken()
             self.all_news_arrive()
-        for entry in self.ledger.backlog.each():
+        for entry in self.ledger.backlog.in_order():
             pod = entry.pod_info
             place = self.ledger.search.place(pod.request, pod.demand, policy=self.ledger.policy)
             assert pod.faults or place is None, f"{pod.title} fits and waits"

@@ -273,7 +273,7 @@ async def test_only_a_hard_pod_is_demoted() -> None:
     await engine.advance(lambda: len(engine.status_writer.reports) == 2)
     engine.wait("easy")
 
-    demoted = [entry.pod_info.name for entry in engine.ledger.backlog.each() if entry.demoted]
+    demoted = [entry.pod_info.name for entry in engine.ledger.backlog.in_order() if entry.demoted]
 
     assert demoted == ["hard"]
     assert [pod.name for pod in engine.ledger.backlog.active(1e6)] == ["easy", "hard"]

@@ -18,7 +18,7 @@ def test_who_is_demoted_comes_after_all_others() -> None:
     queue.requeue("uid-vip", now=0.0, awaited=None, demoted=True)
 
     assert ready(queue, now=1000.0) == ["a", "b", "vip"]
-    assert [entry.pod_info.name for entry in queue.each()] == ["a", "b", "vip"]
+    assert [entry.pod_info.name for entry in queue.in_order()] == ["a", "b", "vip"]
 
 
 def test_who_is_demoted_stays_so_until_it_is_edited() -> None:

@@ -61,7 +61,7 @@ CASES: Final = {
 def test_whose_turn_it_is(backlog: Backlog, expected: str) -> None:
     """Between namespaces the PriorityClass counts and who came first; within one the label, too."""
     assert ready(backlog) == expected
-    assert " ".join(one.pod_info.name for one in backlog.each()) == expected
+    assert " ".join(one.pod_info.name for one in backlog.in_order()) == expected
 
 
 def test_a_raised_pod_is_found_however_far_back_it_stands() -> None:

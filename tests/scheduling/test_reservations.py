@@ -7,10 +7,14 @@ import pytest
 from hypothesis import strategies as st
 
 from berth_operator.scheduling import backlog as backlog_module
-from berth_operator.scheduling import decisions, rotation
+from berth_operator.scheduling import cycle, decisions, rotation
 from berth_operator.scheduling.backlog import Backlog
 from berth_operator.scheduling.decisions import ClusterEvent
+from berth_operator.scheduling.devices import requests
+from berth_operator.scheduling.devices.search_effort import Effort
+from berth_operator.scheduling.policy import Policy
 from berth_operator.scheduling.queued_pods import Entry, SortKey
+from berth_operator.scheduling.search import Search
 from support import backlogs, builders, thorough
 from support.backlogs import ready
 
@@ -41,7 +45,7 @@ def test_reservations_of_very_many_nodes_are_not_all_looked_at(monkeypatch: pyte
     backlog = backlogs.requeue(*kinds, awaited=decisions.ANY_RARE_EVENT)
     for node in ("n1", "n2"):
         backlog.node_changed(node, FREED, lambda _: True)
-    in_order = [entry.sort_key for entry in backlog.each()]
+    in_order = [entry.sort_key for entry in backlog.in_order()]
     monkeypatch.setattr(rotation, "MOST_LOOKED_AT", 4)
 
     before = backlog._rotation.reservations.before(set())
@@ -103,6 +107,25 @@ NODES = ("n1", "n2", "n3")
 PODS = [(kind, namespace, turn) for kind in (1, 2, 3) for namespace in ("a", "b") for turn in (0, 1)]
 
 
+def test_what_was_not_found_beside_reserved_nodes_is_no_answer_for_who_may_take_them() -> None:
+    """A pod out of order had too little time for the other node; in order the first node is there as well."""
+    search = Search(builders.inventory(*builders.nodes(2, cards=8)))
+    shares = [requests.Gpus(1, core=23 + at, memory=(9 + at) * builders.GIB) for at in range(16)]
+    pods = [builders.pod_info(name, request=builders.request(*shares)) for name in "ab"]
+    reserved = frozenset({search.inventory.infos[0].name})  # type: ignore[union-attr]
+    tries = [
+        (cycle.PodToTry(pods[0], frozenset(), in_order=False, reserved_for_others=reserved), Effort(1)),
+        (cycle.PodToTry(pods[1], frozenset()), Effort()),
+    ]
+    known: cycle.UnschedulableSignatures = {}
+
+    first, second = (cycle._decide(search, one, Policy(), known, effort) for one, effort in tries)
+
+    assert isinstance(first, decisions.Wait)
+    assert first.cut_short
+    assert isinstance(second, decisions.Bind)
+
+
 class PlainReservations:
     """What `Reservations` keep, for each kind a set of nodes: of a node None all nodes are reserved."""
 
@@ -111,7 +134,7 @@ class PlainReservations:
         self.awake: dict[int, list[Entry]] = {}
         self.firsts: dict[int, SortKey] = {}
 
-    def woken(self, entry: Entry, node: str | None) -> None:
+    def reserve_for_woken(self, entry: Entry, node: str | None) -> None:
         """Reserve a node for a pod."""
         kind = entry.kind_number
         self.firsts[kind] = min(self.firsts.get(kind, entry.sort_key), entry.sort_key)
@@ -123,17 +146,17 @@ class PlainReservations:
         for kind in kinds & self.nodes.keys():
             self.nodes[kind].add(node)
 
-    def tried(self, kind: int) -> None:
+    def end(self, kind: int) -> None:
         """End the reservation of a kind."""
         for known in (self.nodes, self.awake, self.firsts):
             known.pop(kind, None)
 
-    def left(self, entry: Entry) -> None:
+    def remove(self, entry: Entry) -> None:
         """Remove a pod from the reservation of its kind."""
         kind = entry.kind_number
         self.awake[kind] = [one for one in self.awake.get(kind, []) if one is not entry]
         if not self.awake[kind]:
-            self.tried(kind)
+            self.end(kind)
 
     def before(self, sort_key: SortKey, suspended: set[str]) -> set[str] | None:
         """Return the nodes reserved for pods before this one; None where all are."""
@@ -178,19 +201,21 @@ def test_what_is_reserved_is_that_of_plain_sets(changes: list[tuple[Any, ...]]) 
     for what, *given in [*changes, ("before", set[str]())]:
         match what, given:
             case "woken", [int(at), node] if not pods[at].reservation:
-                found.woken(pods[at], node)
-                plain.woken(pods[at], node)
+                found.reserve_for_woken(pods[at], node)
+                plain.reserve_for_woken(pods[at], node)
             case "left", [int(at)] if pods[at].reservation:
-                found.left(pods[at])
-                plain.left(pods[at])
+                found.remove(pods[at])
+                plain.remove(pods[at])
             case "tried", [int(kind)]:
-                found.tried(kind)
-                plain.tried(kind)
+                found.end(kind)
+                plain.end(kind)
             case "reserve", [node]:
-                found.reserve(node)
+                found.reserve_for_all(node)
                 plain.reserve(node, {1, 2, 3})
             case "offered", [node, set(kinds)]:
-                found.offered(node, {one.pod_info: one.kind_number in kinds for one in pods}.__getitem__)
+                found.reserve_if_able(
+                    node, {one.pod_info: one.kind_number in kinds for one in pods}.__getitem__
+                )
                 plain.reserve(node, kinds)
             case "before", [set(suspended)]:
                 before = found.before(suspended)

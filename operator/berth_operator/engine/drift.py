@@ -108,7 +108,7 @@ def _difference(what: str, name: str, ledger: Ledger, fresh: Ledger) -> Differen
 
 def _is_late(ledger: Ledger, node: str) -> bool:
     """Whether a ledger is to read the Device of a node soon, or to charge the unadmitted pods there."""
-    paced = paced_wakes.long_device(node), paced_wakes.unadmitted_pods(node)
+    paced = paced_wakes.long_device(node), paced_wakes.charges_of_unadmitted(node)
     return any(map(ledger.paced_wakes.is_delayed, paced))
 
 

@@ -308,7 +308,7 @@ class Ledger:
         """Charge those unadmitted pods of a node that could be admitted, and only those; many not at once."""
         pods = self.unadmitted_pods
         self.paced_wakes.wake(
-            paced_wakes.unadmitted_pods(name),
+            paced_wakes.charges_of_unadmitted(name),
             lambda: self._recharge(pods.changed_uids(name, self.inventory.node(name), self.assumed_pods)),
             paced=pods.are_many_on(name),
         )

@@ -61,9 +61,9 @@ class Loop:
     def round(self) -> None:
         """Make one round of decisions, and start to act on them."""
         started = self._clock()
-        # Try again what is due: dry runs, by which refused binds are tried again (`bind_refusals`), nodes
-        # where no volume could be made (`volume_binder`), namespaces suspended for slow binds
-        # (`slow_namespaces`).
+        # Go on with what is due: dry runs, by which refused binds are tried again (`bind_refusals`), binds
+        # that the watch has not shown (`bind_sender`), nodes where no volume could be made (`volume_binder`),
+        # and namespaces suspended for slow binds (`slow_namespaces`).
         self.binder.resume_due(started)
         # Wake the pods whose waking was put off, because one object had changed too often.
         self._ledger.paced_wakes.wake_delayed()

@@ -4,8 +4,8 @@ To wake pods means to compare each kind of them with what has changed, and to tr
 Whoever has the token of an agent can have a card fall sick and recover many times in a second, and whoever
 may edit a claim that many pods use can do so as often; other pods would wait meanwhile. So what changes
 wakes pods at once, a few times in a row, and after that once in a second. What is late is not lost: the
-pods are woken when the time has come, by what is true then. What is long is not even read more often, and of
-many pods that wait for a kubelet's word it is no more often worked out which of them are charged.
+pods are woken when the time has come, by what is true then. A long Device (`device_size`) is not even read
+more often; nor is it worked out more often what unadmitted pods are charged where a node has many.
 """
 
 import collections
@@ -17,12 +17,12 @@ SECONDS_BETWEEN_WAKES: Final = 1.0
 
 
 def long_device(node: str) -> Hashable:
-    """Return as what a long Device is paced."""
+    """Return the key under which a long Device is paced."""
     return "a long Device has changed", node
 
 
-def unadmitted_pods(node: str) -> Hashable:
-    """Return as what the charges of unadmitted pods are paced, where a node has many."""
+def charges_of_unadmitted(node: str) -> Hashable:
+    """Return the key under which the charges of the unadmitted pods of a node are paced."""
     return "there may be room for other unadmitted pods", node
 
 

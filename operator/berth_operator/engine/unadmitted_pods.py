@@ -9,7 +9,7 @@ What is free is computed from the pods that are certainly there: not from other 
 the kubelet may admit any first, nor from binds under way, which may reach it later. So the charges follow
 from the objects alone, in any order of their events. All pods on an unknown node are charged.
 
-Thousands of them may have to be charged otherwise at a time. So a pod is charged only a few of its ports,
+The charges of thousands may change at once. So a pod is charged only a few of its ports,
 disks and claims before it is admitted, and only these ports can keep it out; its amounts and cards are whole.
 Where a node has many, and changes all the time, that is done once a second (`paced_wakes`).
 """
@@ -26,7 +26,7 @@ from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.nodes import affinity, facts, taints
 
 T = TypeVar("T")
-Place = tuple[object, ...]  # All of a node on which it depends which pods it allows.
+NodeTraits = tuple[object, ...]  # All properties of a node that decide which pods it allows.
 Ports = tuple[facts.HostPort, ...]
 PortUse = exclusive_use.ExclusiveUse[facts.HostPort]
 
@@ -40,20 +40,20 @@ class _Pod:
 
     hold: Hold
     node_selection: facts.NodeSelection
-    excluded_by: tuple[Hashable, ...]  # The marks of ports with which its node has no room for its own.
+    conflicting_marks: tuple[Hashable, ...]  # If another pod has one of these marks, its ports are taken.
     charged: facts.Amounts = ()
     charged_ports: Ports = ()
     excluded: bool = False  # Whether nothing is charged.
-    checked_place: Place = ()
+    checked_traits: NodeTraits = ()
     suitable: bool = True
 
-    def suits(self, node: facts.Node, place: Place) -> bool:
-        """Whether its node allows it, amounts and ports apart; computed once for each place that it is."""
-        if self.checked_place is not place:
+    def suits(self, node: facts.Node, traits: NodeTraits) -> bool:
+        """Whether its node allows it, amounts and ports apart; remembered until the node's traits change."""
+        if self.checked_traits is not traits:
             driven_off = taints.untolerated(node, self.node_selection.tolerations, (facts.Effect.NO_EXECUTE,))
             lacks = driven_off is not None or self.node_selection.missing_feature(node)
             self.suitable = not lacks and affinity.matches(self.node_selection, node)
-            self.checked_place = place
+            self.checked_traits = traits
         return self.suitable
 
 
@@ -61,12 +61,12 @@ class _Pod:
 class FreeResources:
     """What is free of a node's resources, and which ports the pods have there.
 
-    Some of these are pods of which others may be admitted first, or whose bind is under way: `uncertain` says
-    how often each mark is there by pods of the one and of the other sort. Their ports count as free.
+    Some ports belong to pods that may not be there in the end: unadmitted ones, and those whose bind is under
+    way. `uncertain` counts the marks of each of these two; such ports count as free.
     """
 
     node: facts.Node | None  # None: it is unknown, and everything is free.
-    place: Place
+    traits: NodeTraits
     amounts: Mapping[str, int]
     ports: PortUse
     row: int
@@ -81,28 +81,24 @@ class FreeResources:
         return True
 
 
-UNKNOWN_NODE: Final = FreeResources(None, (), {}, PortUse(), 0, ({}, {}))
+ALL_FREE: Final = FreeResources(None, (), {}, PortUse(), 0, ({}, {}))
 
 
 class UnadmittedPods:
     """All unadmitted pods, and what they are charged."""
 
     def __init__(self, ports: PortUse) -> None:
-        """Begin without pods; `ports` are those that pods have."""
+        """Begin without pods; `ports` are those in use, by node."""
         self._ports = ports
         self._pods: dict[str, _Pod] = {}  # By uid.
         self._by_node: dict[str, dict[str, _Pod]] = {}  # The same by node and uid.
         self._charged: dict[str, collections.Counter[str]] = {}  # By node, of all these together.
         self._charged_ports: dict[str, collections.Counter[Hashable]] = {}  # Likewise, by their marks.
-        self._places: dict[str, Place] = {}  # By node: one object as long as it is the same.
+        self._traits: dict[str, NodeTraits] = {}  # By node: one object as long as they are the same.
 
     def __repr__(self) -> str:
         """Return the state in words."""
         return f"<UnadmittedPods: {len(self._pods)} pods on {len(self._by_node)} nodes>"
-
-    def __len__(self) -> int:
-        """Return how many there are; mostly there are none."""
-        return len(self._pods)
 
     def __contains__(self, uid: str) -> bool:
         """Whether a pod is unadmitted."""
@@ -112,8 +108,8 @@ class UnadmittedPods:
         """Record a pod that would hold this; `known` is what it was charged so far."""
         self.remove(hold.uid)
         kept = _with_few(hold)
-        excluded_by = tuple(mark for port in kept.host_ports for mark in port.excluded_by)
-        pod = self._pods[hold.uid] = _Pod(kept, node_selection, excluded_by)
+        conflicting_marks = tuple(mark for port in kept.host_ports for mark in port.excluded_by)
+        pod = self._pods[hold.uid] = _Pod(kept, node_selection, conflicting_marks)
         self._by_node.setdefault(hold.node, {})[hold.uid] = pod
         self._charged.setdefault(hold.node, collections.Counter())
         self._charged_ports.setdefault(hold.node, collections.Counter())
@@ -129,7 +125,7 @@ class UnadmittedPods:
         del self._by_node[node][uid]
         if not self._by_node[node]:
             del self._by_node[node], self._charged[node], self._charged_ports[node]
-            self._places.pop(node, None)
+            self._traits.pop(node, None)
         return True
 
     def are_many_on(self, node: str) -> bool:
@@ -146,7 +142,7 @@ class UnadmittedPods:
         return self._charged.get(node, {})
 
     def is_bare(self, uid: str) -> bool:
-        """Whether there was no room for the spec of a pod."""
+        """Whether there was no room for the spec of a pod, so that only its node is kept (`pod_memory`)."""
         pod = self._pods.get(uid)
         return pod is not None and pod_memory.is_bare(pod.hold, pod.node_selection)
 
@@ -165,7 +161,7 @@ class UnadmittedPods:
         return hold
 
     def nodes_concerned(self, before: Hold | None, after: Hold | None) -> set[str]:
-        """Return on which nodes a pod that has changed may have made room for others, or have taken it.
+        """Return on which nodes a pod that has changed may have given others room, or taken room from them.
 
         It held and holds this; None stands for a pod that was or is not certainly there.
         """
@@ -184,10 +180,11 @@ class UnadmittedPods:
     def free(self, info: node_info.NodeInfo | None, assumed: Collection[str]) -> FreeResources:
         """Return what is free beside the pods that are certainly on a node.
 
-        That is the same whatever the others are charged, so it is worked out once for all of them.
+        That is the same whatever the others are charged, so it is worked out once for all of them. On a node
+        that is unknown, or has none of them, everything is free.
         """
         if info is None or info.node is None or info.name not in self._by_node:
-            return UNKNOWN_NODE
+            return ALL_FREE
         charged, used = self._charged[info.name], info.amounts
         binding, ports = collections.Counter[str](), collections.Counter[Hashable]()
         for uid in info.holds.keys() & assumed:
@@ -199,13 +196,14 @@ class UnadmittedPods:
             for name, most in info.node.allocatable
         }
         uncertain = self._charged_ports[info.name], ports
-        return FreeResources(info.node, self._place(info.node), amounts, self._ports, info.row, uncertain)
+        traits = self._traits_of(info.node)
+        return FreeResources(info.node, traits, amounts, self._ports, info.row, uncertain)
 
-    def _place(self, node: facts.Node) -> Place:
-        place = node_selection_reasons.place(node)
-        if self._places.get(node.name) != place:
-            self._places[node.name] = place
-        return self._places[node.name]
+    def _traits_of(self, node: facts.Node) -> NodeTraits:
+        traits = node_selection_reasons.traits(node)
+        if self._traits.get(node.name) != traits:
+            self._traits[node.name] = traits
+        return self._traits[node.name]
 
     def _set_charged(self, pod: _Pod, charged: facts.Amounts, ports: Ports) -> None:
         if pod.charged != charged:
@@ -258,6 +256,6 @@ def _fits(pod: _Pod, free: FreeResources) -> bool:
         return True
     return (
         all(amount <= free.amounts.get(name, amount) for name, amount in pod.hold.amounts)
-        and pod.suits(free.node, free.place)
-        and free.has_none_of(pod.excluded_by)
+        and pod.suits(free.node, free.traits)
+        and free.has_none_of(pod.conflicting_marks)
     )

@@ -35,7 +35,7 @@ Answer = explain.Explanation | decisions.Reject
 
 def unplaced_pods(ledger: Ledger, now: float, reason_of: ReasonOf) -> Iterator[Fields]:
     """Yield the pods that are not placed: why, their attempts, and what they wait for, in order."""
-    tried = list(ledger.backlog.each())
+    tried = list(ledger.backlog.in_order())
     binding = sorted(ledger.assumed_pods.values(), key=lambda one: one.pod_info.order())
     gated = sorted(ledger.gated.values(), key=lambda pod_info: pod_info.order())
     yield from (_tried(entry, now, reason_of(entry.pod_info)) for entry in tried)
@@ -77,7 +77,7 @@ def _pod(pod_info: queued_pods.PodInfo, standing: queued_pods.Standing) -> Field
 
 def find(ledger: Ledger, title: str) -> queued_pods.PodInfo | None:
     """Return what is known of a pod that is not placed, if there is one."""
-    unplaced = (*(entry.pod_info for entry in ledger.backlog.each()), *ledger.gated.values())
+    unplaced = (*(entry.pod_info for entry in ledger.backlog.in_order()), *ledger.gated.values())
     return next((one for one in unplaced if one.title == title), None)
 
 

@@ -38,13 +38,13 @@ class Backlog:
     def __init__(self) -> None:
         self._entries: dict[str, Entry] = {}
         self._kind_numbers: dict[Hashable, int] = {}  # By `PodInfo.kind`.
-        self._numbers = itertools.count(1)
+        self._next_kind_number = itertools.count(1)
         self._suspended = queues.SuspendedNamespaces()
         self._active_by_filters = queues.Queue[SortKey](self._stands, self._suspended)
         self._active_by_search = queues.Queue[SortKey](self._stands, self._suspended)
         self._backoff = queues.Line[float](self._stands)
         self._unschedulable = event_waits.EventWaits()
-        self._compared = 0  # How often a kind was compared with a node since the last round.
+        self._compared = 0  # Kinds with nodes and selectors with pods, since the last round.
         self._all_woken_by: set[ClusterEvent] = set()  # Events for which no pod waits any more.
         self._woken: dict[str, Entry] = {}
         # By kind number; and of the active pods those that are raised.
@@ -53,7 +53,7 @@ class Backlog:
         self._rotation = rotation.Rotation(self._stands, self._suspended)
         self.time_shares = self._rotation.time_shares
         self.by_claim = PodsByClaim()
-        self._label_limit = self._tickets = 0
+        self._label_limit = self._last_ticket = 0
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -70,7 +70,7 @@ class Backlog:
         """Return a pod by its uid."""
         return entry.pod_info if (entry := self._entries.get(uid)) else None
 
-    def each(self) -> Iterable[Entry]:
+    def in_order(self) -> Iterable[Entry]:
         """Return all pods in the order in which they would be taken."""
         found = sorted(self._entries.values(), key=lambda entry: entry.sort_key)
         return queue_order.reordered(found, lambda *_: ())
@@ -85,8 +85,8 @@ class Backlog:
 
     def first_in_line(self, limit: int) -> list[str]:
         """Return the uids of the pods that are tried next, without those that were demoted meanwhile."""
-        places = queues.walk((self._active_by_filters, math.inf), (self._active_by_search, math.inf))
-        found = (uid for sort_key, _, uid in places if self._entries[uid].sort_key == sort_key)
+        tickets = queues.walk((self._active_by_filters, math.inf), (self._active_by_search, math.inf))
+        found = (uid for sort_key, _, uid in tickets if self._entries[uid].sort_key == sort_key)
         return list(itertools.islice(found, limit))
 
     def undecided_nodes(self, uid: str) -> frozenset[str]:
@@ -150,14 +150,14 @@ class Backlog:
         unsearched: int = 0,
         undecided: frozenset[str] = frozenset(),
     ) -> None:
-        """Make a pod wait: for one of these events (of none: for ever), or with None for the backoff alone.
+        """Make a pod wait: for an `awaited` event, for ever if there is none, or with None for its backoff.
 
         A demoted pod comes after all others and backs off for longer, until it is reinstated or edited. Its
         search has left so many nodes `unsearched`. Where some are `undecided`, the end of the backoff helps
         as well as an event of another node.
         """
         if (entry := self._entries.get(uid)) is not None:
-            self._rotation.reservations.tried(entry.kind_number)
+            self._rotation.reservations.end(entry.kind_number)
             self._leave(entry)
             entry.count_attempt(now, demoted=demoted, unsearched=unsearched, undecided=undecided)
             self._set_aside(entry, awaited)
@@ -176,7 +176,7 @@ class Backlog:
             self._kind_numbers = {
                 one.pod_info.kind: one.kind_number for one in self._entries.values() if one.kind_number
             }
-        return self._kind_numbers.setdefault(pod_info.kind, next(self._numbers))
+        return self._kind_numbers.setdefault(pod_info.kind, next(self._next_kind_number))
 
     def put_back_refused(self, pod_info: PodInfo, *, attempts: int, now: float) -> None:
         """Put a pod back whose bind was refused; it is tried again after a pause, and after all others."""
@@ -221,8 +221,8 @@ class Backlog:
     def first_in_line_of(self, namespace: str, most: int) -> list[PodInfo]:
         """Return the first active pods of a namespace, also where it is suspended."""
         active = (self._active_by_filters, self._active_by_search)
-        places = itertools.chain.from_iterable(one.next_of(namespace, most) for one in active)
-        return [self._entries[uid].pod_info for _, _, uid in sorted(places)[:most]]
+        tickets = itertools.chain.from_iterable(one.next_of(namespace, most) for one in active)
+        return [self._entries[uid].pod_info for _, _, uid in sorted(tickets)[:most]]
 
     def demote(self, uid: str) -> None:
         """Put a pod behind all others from its next attempt on, until it is reinstated or edited."""
@@ -257,12 +257,12 @@ class Backlog:
         """Wake the pods that such changes of a node could help, if `able` says that it might take them.
 
         Any rare event of the node may help the others from now on, since it may refuse them for a new reason.
-        Without a node, pods have changed. Return False if they are too many to be compared, for `wake_all`.
+        Without a node, pods have changed. Return False if kinds are too many to be compared, for `wake_all`.
         """
         self._compared += self._rotation.reservations.comparisons(changes, MOST_COMPARED - self._compared)
         if self._compared > MOST_COMPARED:
             return False
-        self._rotation.reservations.offered(node, able)
+        self._rotation.reservations.reserve_if_able(node, able)
         unable: list[event_waits.Group] = []
         for group in self._unschedulable.awaiting(changes, node):
             first = next(iter(group.pods.values())).pod_info
@@ -279,7 +279,7 @@ class Backlog:
 
     def wake_all(self, node: str | None, change: ClusterEvent) -> None:
         """Wake all pods that wait for such an event of a node or of pods, because they cannot be compared."""
-        self._rotation.reservations.reserve(node)
+        self._rotation.reservations.reserve_for_all(node)
         if change not in self._all_woken_by:
             for group in self._unschedulable.awaiting(frozenset({change}), None):
                 self._wake(group.pods, node)
@@ -290,19 +290,19 @@ class Backlog:
             self._leave(entry)
             entry.awaited = None
             self._woken[uid] = entry
-            self._rotation.reservations.woken(entry, node)
+            self._rotation.reservations.reserve_for_woken(entry, node)
 
     # ------------------------------------------------------------ whose turn it is
 
     def active(self, now: float, limit: int | None = None) -> Iterator[PodInfo]:
-        """Yield the pods to try now in order, those included that become active meanwhile."""
+        """Yield the pods to try now in order; unless labels raise some, also those that join meanwhile."""
         self._compared = 0
         self._sort_in_woken()
-        while (place := self._backoff.first()) is not None and place[0] <= now:
-            self._end_backoff(self._entries[place[2]])
+        while (ticket := self._backoff.first()) is not None and ticket[0] <= now:
+            self._end_backoff(self._entries[ticket[2]])
         most_searched = MOST_SEARCHED_IN_A_ROUND if limit else math.inf
-        places = queues.walk((self._active_by_filters, math.inf), (self._active_by_search, most_searched))
-        found = (self._entries[uid] for _, _, uid in itertools.islice(places, limit))
+        tickets = queues.walk((self._active_by_filters, math.inf), (self._active_by_search, most_searched))
+        found = (self._entries[uid] for _, _, uid in itertools.islice(tickets, limit))
         for entry in found if self._raised.empty else queue_order.reordered(list(found), self._first_raised):
             yield entry.pod_info
 
@@ -359,9 +359,9 @@ class Backlog:
 
     def _activate_next(self, kind: int) -> bool:
         """Activate the next of the woken pods of a kind that are in backoff; return whether there was one."""
-        if (place := self._woken_in_backoff.pop(kind)) is None:
+        if (ticket := self._woken_in_backoff.pop(kind)) is None:
             return False
-        entry = self._entries[place[2]]
+        entry = self._entries[ticket[2]]
         entry.not_before = 0.0
         self._activate(entry)
         return True
@@ -385,9 +385,9 @@ class Backlog:
         self._unschedulable.add(entry)
 
     def _ticket(self, entry: Entry) -> int:
-        self._tickets += 1
-        entry.ticket = self._tickets
-        return self._tickets
+        self._last_ticket += 1
+        entry.ticket = self._last_ticket
+        return self._last_ticket
 
     def _stands(self, uid: str, ticket: int) -> bool:
         return (entry := self._entries.get(uid)) is not None and entry.ticket == ticket
@@ -395,6 +395,6 @@ class Backlog:
     def _leave(self, entry: Entry) -> None:
         """Remove the pod from the queue in which it stands."""
         entry.ticket, entry.held_back_since = 0, None
-        self._rotation.reservations.left(entry)
+        self._rotation.reservations.remove(entry)
         self._woken.pop(entry.pod_info.uid, None)
         self._unschedulable.remove(entry)

@@ -51,7 +51,7 @@ from berth_operator.scheduling.search import Search
 
 NodeNames = frozenset[str]
 Asked = tuple[signatures.Signature, NodeNames]  # What a pod asks for, and the nodes that were left out.
-# Those for which no node was found in this round, perhaps for lack of effort: the next pod that asks the same
+# What was asked in this round and found no node, perhaps for lack of effort: the next pod that asks the same
 # waits for the same reasons. If the search of the first was cut short, so that it is demoted (put behind all
 # others, `Backlog.requeue`), the next one is demoted, too.
 UnschedulableSignatures = dict[Asked, decisions.Wait]
@@ -61,7 +61,7 @@ NO_NODES: Final[NodeNames] = frozenset()
 class PodToTry(NamedTuple):
     """A pod to try, whether it is tried in the order of the queue, and the nodes that it must not take.
 
-    `left_out` are nodes whose search did not end; they are searched again after its pause.
+    `left_out` are nodes whose search did not end; they are searched again after the pod's pause.
     """
 
     pod_info: queued_pods.PodInfo
@@ -80,8 +80,11 @@ def schedule(
     """Yield the decisions for the pods that are to be tried, one after another.
 
     1. Take the active pods in order, and in the last part of the round some out of order.
-    2. Reject what cannot be served.  3. Find a placement, or the reasons why there is none.  4. Go on when
-    the caller has charged it. If too little effort is left for a pod's search, it is tried in the next round.
+    2. Reject what cannot be served.
+    3. Find a placement, or the reasons why there is none.
+    4. Go on when the caller has charged it.
+
+    If too little effort is left for a pod's search, it is tried in the next round.
     """
     search.inventory.refresh_supply()  # The totals of the cluster, on which scores depend.
     if not backlog:
@@ -109,8 +112,8 @@ def schedule(
             yield decision
         else:
             backlog.note_held_back(pod_info.uid, now=now)
-        # The generator would look at all other pods out of order, to find that none has time. After pods in
-        # order it may still yield one out of order, however late it is.
+        # `_pods_to_try` would still walk all other pods out of order, and find no time for any. After a pod
+        # in order it is not stopped: it may owe one pod out of order, however late it is.
         if deadlines is not None and deadlines.over and not in_order:
             return
 
@@ -126,8 +129,9 @@ def _pods_to_try(
     active = backlog.active(now, limits.pods_in_order)
     next_in_order, offered = None, 0
     for pod_info in active:
-        # One pod is tried even if the round is over before it begins, but none in order in the part that is
-        # for those out of order. That part begins early at a pod whose namespace has had more than its share.
+        # The first pod in order is tried even if the round is over already, but not once the time for pods
+        # out of order has begun. That begins early if the pod's namespace has had more than its share: of a
+        # pod that was never tried only long tries count.
         if deadlines is not None and (
             deadlines.in_order_over
             or (offered and deadlines.over)
@@ -224,13 +228,13 @@ def _query(search: Search, pod_info: queued_pods.PodInfo) -> Query:
 def _count_reasons(
     search: Search,
     pod_info: queued_pods.PodInfo,
-    asked: tuple[Query, NodeNames],
+    query_and_left_out: tuple[Query, NodeNames],
     policy: Policy,
     unschedulable: UnschedulableSignatures,
     effort: Effort,
 ) -> decisions.Wait:
     """Return why a pod waits that was searched for in vain; counted once in a round for each signature."""
-    query, left_out = asked
+    query, left_out = query_and_left_out
     signature = query.signature
     if (signature, left_out) not in unschedulable:
         counts = reason_counts.count(query, search.reasons_by_row(signature, policy))
@@ -251,7 +255,10 @@ def _count_reasons(
 def _awaited_events(
     counts: tuple[decisions.Count, ...], demand: facts.NodeDemand, undecided: NodeNames | None
 ) -> decisions.AwaitedEvents | None:
-    """Return what could help a pod; None if nodes were not searched to the end and it is not known which."""
+    """Return what could help a pod; None if nodes were not searched to the end and not all are known.
+
+    `undecided` are those that are known, or None if all were searched to the end.
+    """
     if undecided is not None and (not undecided or len(undecided) >= search_memory.MOST_TO_SEARCH_LAST):
         return None
     awaited, rules = decisions.awaited_events(counts), demand.inter_pod_rules
@@ -292,7 +299,8 @@ def _decide(
         searched_all = query.need.filters_suffice or not effort.cut_short
         if searched_all and search.might_fit(query, policy, reserved_for_others - left_out):
             return None
-        return _count_reasons(search, pod_info, (query, left_out), policy, unschedulable, effort)
+        # What is reserved was left out, too: that is no answer for pods that may take it.
+        return _count_reasons(search, pod_info, (query, excluded), policy, unschedulable, effort)
     return place_or_count_reasons(search, pod_info, policy, unschedulable, effort, left_out)
 
 

@@ -166,7 +166,7 @@ class Inventory:
         info = self._present(node.name)
         resource_counts.set_allocatable(self.table, info, node.allocatable)
         self.table.has_node[info.row] = True
-        if info.node is None or node_selection_reasons.place(info.node) != node_selection_reasons.place(node):
+        if info.node is None or node_selection_reasons.changed(info.node, node):
             self._node_selection.node_changed(info.row, node)
         honored, info.node = info.honors_partitions, node
         device_counts.recount_partitions(self.table, info, honored=honored)

@@ -142,7 +142,12 @@ def _bytes(found: NodeSelectionReasons, node_selection: facts.NodeSelection) -> 
     return arrays + BYTES_PER_THING * node_selection.size
 
 
-def place(node: facts.Node) -> tuple[object, ...]:
+def changed(before: facts.Node, after: facts.Node) -> bool:
+    """Whether a node may be refused for other reasons than before."""
+    return traits(before) != traits(after)
+
+
+def traits(node: facts.Node) -> tuple[object, ...]:
     """Return all of a node on which the reasons depend, apart from its name."""
     return node.labels, node.taints, node.unschedulable, node.declared_features
 

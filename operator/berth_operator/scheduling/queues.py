@@ -18,7 +18,7 @@ SPARE_TICKETS: Final = 64
 
 K = TypeVar("K", bound=tuple[Any, ...] | float)
 N = TypeVar("N")
-Ticket = tuple[K, int, str]
+Ticket = tuple[K, int, str]  # The key by which it is sorted, its number, and the pod's uid.
 Valid = Callable[[str, int], bool]
 
 
@@ -70,7 +70,7 @@ class Line(Generic[K]):
         heapq.heappop(self._tickets)
 
     def put_back(self, ticket: Ticket[K]) -> None:
-        """Return a ticket to the queue that was taken out and is still valid."""
+        """Put a ticket back that was taken out and is still valid."""
         heapq.heappush(self._tickets, ticket)
 
     def next_of(self, limit: int | None = None) -> list[Ticket[K]]:
@@ -138,7 +138,7 @@ class Lines(Generic[N, K]):
         self._lines[name].take()
 
     def put_back(self, name: N, ticket: Ticket[K]) -> bool:
-        """Return a ticket to the queue that was taken out of a line, and whether it is still valid."""
+        """Put a ticket back that was taken out of a line, if it is still valid; return whether it is."""
         if valid := self._valid(ticket[2], ticket[1]):
             self._line(name).put_back(ticket)
         return valid
@@ -179,8 +179,9 @@ class Queue(Generic[K]):
         self._suspended = suspended
         self._version = 0
         self._lines = Lines[str, K](valid)
-        self._heads: list[tuple[K, str]] = []  # The first of each namespace, and some that are so no more.
-        self._head: dict[str, K] = {}  # Which of the heads count.
+        # A heap of namespaces by the keys of their first pods; those count whose keys are the current ones.
+        self._heads: list[tuple[K, str]] = []
+        self._current: dict[str, K] = {}
         self._left_out: set[str] = set()  # Namespaces without a head, because they are or were suspended.
 
     @property
@@ -196,17 +197,17 @@ class Queue(Generic[K]):
     def push(self, name: str, key: K, number: int, uid: str) -> None:
         """Add a ticket for a pod of a namespace."""
         self._lines.push(name, key, number, uid)
-        self._offer(name, key)
+        self._update_head(name, key)
 
-    def _offer(self, name: str, key: Any) -> None:
+    def _update_head(self, name: str, key: Any) -> None:
         """Let a ticket come first in its namespace if its key is the lowest there."""
         if name in self._suspended.names:
             self._left_out.add(name)
-        elif (known := self._head.get(name)) is None or key < known:
-            self._head[name] = key
+        elif (known := self._current.get(name)) is None or key < known:
+            self._current[name] = key
             heapq.heappush(self._heads, (key, name))
-            if len(self._heads) > 2 * len(self._head) + SPARE_TICKETS:
-                self._heads = [(key, one) for one, key in self._head.items()]
+            if len(self._heads) > 2 * len(self._current) + SPARE_TICKETS:
+                self._heads = [(key, one) for one, key in self._current.items()]
                 heapq.heapify(self._heads)
 
     def first(self) -> tuple[Ticket[K], str] | None:
@@ -215,7 +216,7 @@ class Queue(Generic[K]):
             self._resume()
         while self._heads:
             key, name = self._heads[0]
-            if self._head.get(name) != key:
+            if self._current.get(name) != key:
                 heapq.heappop(self._heads)
             elif name in self._suspended.names:
                 self._left_out.add(name)
@@ -225,12 +226,12 @@ class Queue(Generic[K]):
             elif ticket[0] == key:
                 return ticket, name
             else:
-                self._head[name] = ticket[0]
+                self._current[name] = ticket[0]
                 heapq.heapreplace(self._heads, (ticket[0], name))
         return None
 
     def _drop_first_head(self, name: str) -> None:
-        del self._head[name]
+        del self._current[name]
         heapq.heappop(self._heads)
 
     def _resume(self) -> None:
@@ -252,9 +253,9 @@ class Queue(Generic[K]):
         self._lines.take(name)
 
     def put_back(self, ticket: Ticket[K], name: str) -> None:
-        """Return a ticket to the queue that was taken out, if it is still valid."""
+        """Put a ticket back that was taken out, if it is still valid."""
         if self._lines.put_back(name, ticket):
-            self._offer(name, ticket[0])
+            self._update_head(name, ticket[0])
 
     def first_of_others(
         self, skipped: Callable[[str], bool], aside: list[tuple["Queue[K]", str]]
@@ -271,7 +272,7 @@ class Queue(Generic[K]):
     def bring_back(self, name: str) -> None:
         """No longer skip a namespace."""
         if (ticket := self._lines.first(name)) is not None:
-            self._offer(name, ticket[0])
+            self._update_head(name, ticket[0])
 
     def next_of(self, name: str, limit: int) -> list[Ticket[K]]:
         """Return the first valid tickets of a namespace, at most so many, and leave them there."""

@@ -26,13 +26,13 @@ from typing import Final
 from berth_operator.scheduling import decisions, queue_order, queued_pods, queues, time_shares
 from berth_operator.scheduling.queued_pods import Entry, SortKey
 
-# Within a namespace: the priority, what a label adds there, who was never tried, the turns had, and in order.
+# The sort key in a namespace: priority, what a label adds, never tried before tried, fewest turns, and order.
 Rank = tuple[int, int, bool, int, queue_order.Order]
-Before = Callable[[SortKey], frozenset[str] | None]
+ReservedBefore = Callable[[SortKey], frozenset[str] | None]
 
 HELD_BACK_SECONDS: Final = 0.25
 MOST_RESERVED: Final = 256  # Nodes for one kind; beyond that all are reserved for it.
-# Nodes of all kinds together, in a round; those that come after so many have all nodes reserved for them.
+# Reserved nodes in a round, of all kinds together. For kinds after so many all nodes count as reserved.
 MOST_LOOKED_AT: Final = 1 << 16
 # Pods for which no node is left, at most so many in a round: each costs some 50 us.
 MOST_SKIPPED: Final = 64
@@ -73,21 +73,23 @@ class Reservations:
     def __init__(self) -> None:
         self._reservations: dict[int, Reservation] = {}
         self._limited: dict[int, Reservation] = {}  # Those of some nodes only.
-        self._in_order: list[Reservation] = []  # By their first pods, but for the last ones; some are over.
+        # Sorted by `first` when they were last read; new ones stand behind, and some are over.
+        self._in_order: list[Reservation] = []
         self._newest = 0
-        self._for_all: dict[str, int] = {}  # By node, the number up to which it is reserved for all.
-        self._everywhere_for_all = 0  # The number up to which all nodes are.
+        # By node: up to this number, whatever they name, it is reserved for all; and so are all nodes.
+        self._node_up_to: dict[str, int] = {}
+        self._all_nodes_up_to = 0
 
     def __len__(self) -> int:
         """Count the kinds for which something is reserved."""
         return len(self._reservations)
 
     def comparisons(self, changes: decisions.AwaitedEvents, most: int) -> int:
-        """Count what `offered` compares after such changes; of more than `most` kinds not all are counted."""
+        """Count what `reserve_if_able` compares after such changes; counting stops after `most` kinds."""
         kinds = itertools.islice(self._limited.values(), max(0, most + 1))
         return sum(one.pod_info.comparisons(changes) for one in kinds)
 
-    def woken(self, entry: Entry, node: str | None) -> None:
+    def reserve_for_woken(self, entry: Entry, node: str | None) -> None:
         """Reserve a node for a pod, because the node has improved; with None all nodes."""
         if (reservation := self._reservations.get(entry.kind_number)) is None:
             reservation = self._make(entry)
@@ -105,40 +107,37 @@ class Reservations:
         self._in_order.append(reservation)
         return reservation
 
-    def offered(self, node: str | None, able: Callable[[queued_pods.PodInfo], bool]) -> None:
+    def reserve_if_able(self, node: str | None, able: Callable[[queued_pods.PodInfo], bool]) -> None:
         """Reserve a node that has improved also for pods that it may take and that were not tried yet.
 
         Without a node any may have improved.
         """
-        covered = self._for_all.get(node, 0) if node is not None else 0
+        covered = self._node_up_to.get(node, 0) if node is not None else 0
         for kind, reservation in list(self._limited.items()):
             known = reservation.number <= covered or node in reservation.nodes
             if not known and able(reservation.pod_info):
                 self._add(kind, reservation, node)
 
-    def reserve(self, node: str | None) -> None:
+    def reserve_for_all(self, node: str | None) -> None:
         """Reserve a node that has improved, or with None all nodes, for all pods that were not tried yet."""
         if node is None:
-            self._everywhere_for_all = self._newest
+            self._all_nodes_up_to = self._newest
             self._limited.clear()
         elif self._limited:
-            self._for_all[node] = self._newest
+            self._node_up_to[node] = self._newest
 
     def _add(self, kind: int, reservation: Reservation, node: str | None) -> None:
         reservation.add(node)
         if reservation.everywhere:
             self._limited.pop(kind, None)
 
-    def tried(self, kind: int) -> None:
-        """End the reservation of a kind, because no node takes its pods."""
-        self._drop(kind)
-
-    def _drop(self, kind: int) -> None:
+    def end(self, kind: int) -> None:
+        """End the reservation of a kind, because no node takes its pods, or none of them is left."""
         if (reservation := self._reservations.pop(kind, None)) is not None:
             reservation.over = True
             self._limited.pop(kind, None)
 
-    def left(self, entry: Entry) -> None:
+    def remove(self, entry: Entry) -> None:
         """Remove a pod from the reservation of its kind: it waits again, was placed or is gone."""
         reservation, number = self._reservations.get(entry.kind_number), entry.reservation
         entry.reservation = 0
@@ -149,16 +148,16 @@ class Reservations:
             if not reservation.awake[namespace]:
                 del reservation.awake[namespace]
             if not reservation.awake:
-                self._drop(entry.kind_number)
+                self.end(entry.kind_number)
 
     def _sort(self) -> None:
         """Sort what there is, which takes little if most of it is in order, and forget what is over."""
         self._in_order = [one for one in self._in_order if not one.over]
         self._in_order.sort(key=FIRST)
         oldest = next((one.number for one in self._reservations.values()), math.inf)
-        self._for_all = {node: number for node, number in self._for_all.items() if number >= oldest}
+        self._node_up_to = {node: number for node, number in self._node_up_to.items() if number >= oldest}
 
-    def before(self, suspended: AbstractSet[str]) -> Before:
+    def before(self, suspended: AbstractSet[str]) -> ReservedBefore:
         """Return a function from a sort key to the nodes reserved for pods before it; None where all are.
 
         What is reserved only for pods whose namespaces are suspended does not count.
@@ -181,15 +180,15 @@ class Reservations:
         """Return by node the first pod for which it is reserved, in their order, and that of all nodes."""
         self._sort()
         firsts = dict[str, SortKey]()
-        for_all = sorted(self._for_all, key=self._for_all.__getitem__)
+        for_all = sorted(self._node_up_to, key=self._node_up_to.__getitem__)
         left = MOST_LOOKED_AT
         for one in self._in_order:
             if suspended and one.awake.keys() <= suspended:
                 continue
             left -= len(one.nodes)
-            if one.everywhere or one.number <= self._everywhere_for_all or left < 0:
+            if one.everywhere or one.number <= self._all_nodes_up_to or left < 0:
                 return firsts, one.first
-            while for_all and self._for_all[for_all[-1]] >= one.number:
+            while for_all and self._node_up_to[for_all[-1]] >= one.number:
                 firsts.setdefault(for_all.pop(), one.first)
             for node in one.nodes:
                 firsts.setdefault(node, one.first)
@@ -236,20 +235,20 @@ class Rotation:
         self._ranks.push(entry.pod_info.namespace, rank, entry.ticket, entry.pod_info.uid)
 
     def each(
-        self, found: dict[str, Entry], done: Collection[str], now: float
+        self, entries: dict[str, Entry], done: Collection[str], now: float
     ) -> Iterator[tuple[Entry, frozenset[str]]]:
         """Yield pods that were not tried in this round, with the nodes reserved for pods before them.
 
         As long as pods have never been tried, no pod of lower priority comes before them, unless the tries of
-        their namespace have taken too long; once they have had their turns, it has its own in the same round.
-        Demoted pods have no turns. Where all nodes are reserved for others, a pod is skipped.
+        their namespace have taken too long; once those have had their turns, pods of lower priority follow in
+        the same round. Demoted pods have no turns. Where all nodes are reserved for others, a pod is skipped.
         """
         self._sort_in_new()
         before = self.reservations.before(self._suspended.names)
         skipped: set[str] = set()
         taken: list[Entry] = []
         try:
-            for entry in self._in_turn(found, done, skipped, taken, now):
+            for entry in self._in_turn(entries, done, skipped, taken, now):
                 if (reserved := _reserved(entry, before, now)) is not None:
                     yield entry, reserved
                     continue
@@ -263,7 +262,7 @@ class Rotation:
 
     def _in_turn(
         self,
-        found: dict[str, Entry],
+        entries: dict[str, Entry],
         done: Collection[str],
         skipped: Collection[str],
         taken: list[Entry],
@@ -276,7 +275,7 @@ class Rotation:
             while (namespace := turns.next(untried.priority)) is not None:
                 if namespace in self._suspended:
                     continue
-                if (entry := self._next(namespace, found, done, untried.priority, taken)) is None:
+                if (entry := self._next(namespace, entries, done, untried.priority, taken)) is None:
                     turns.pass_over(namespace)
                     continue
                 entry.turns += 1
@@ -294,14 +293,14 @@ class Rotation:
     def _next(
         self,
         namespace: str,
-        found: dict[str, Entry],
+        entries: dict[str, Entry],
         done: Collection[str],
         priority: float,
         taken: list[Entry],
     ) -> Entry | None:
-        """Return the next pod of a namespace that is as important as that, and take it out of its line."""
+        """Return the next pod of a namespace that has at least this priority, and take it out of its line."""
         while (ticket := self._ranks.first(namespace)) is not None:
-            entry = found[ticket[2]]
+            entry = entries[ticket[2]]
             if entry.order[0] > priority:
                 return None
             self._ranks.take(namespace)
@@ -313,7 +312,7 @@ class Rotation:
 
 
 class _Untried:
-    """The pods before which no less important one comes: none of those that have had turns in this round."""
+    """The pods that were never tried: until each has had its turn, no pod of lower priority has one."""
 
     def __init__(self, tickets: Iterator[queues.Ticket[SortKey]], *had_turns: Collection[str]) -> None:
         self._tickets = tickets
@@ -360,8 +359,8 @@ class _Turns:
         self._passed_over.append(namespace)
 
 
-def _reserved(entry: Entry, before: Before, now: float) -> frozenset[str] | None:
-    """Return the nodes that are reserved for pods before this one; None if all are."""
+def _reserved(entry: Entry, before: ReservedBefore, now: float) -> frozenset[str] | None:
+    """Return the nodes that are reserved for pods before this one; None if all are, which the pod notes."""
     if entry.held_back_since is not None and now - entry.held_back_since >= HELD_BACK_SECONDS:
         return frozenset()
     if (reserved := before(entry.sort_key)) is None and entry.held_back_since is None:

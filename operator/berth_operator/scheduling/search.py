@@ -3,9 +3,9 @@
 All nodes are filtered and scored at once in numpy; then the allocator chooses devices on the best node. The
 scores of a signature are remembered, and for the next pod with the same signature only the nodes that changed
 since are scored again, however many there are. What a pod requires of other pods depends on all nodes, so it
-is asked anew each time, and such nodes are hidden from that search (`CachedScores.hiding`). A row is a
-node's line in `node_table`, a position its place in the order of names. Scores are kept by position: of equal
-ones the first by name wins.
+is asked anew each time, and nodes that refuse for it are hidden from that search (`CachedScores.hiding`). A
+row is a node's line in `node_table`, a position its place in the order of names. Scores are kept by position:
+of equal ones the first by name wins.
 
 The best node is found by the strategy, which looks at devices, and by preferences, such as for nodes that
 have the pod's images. How a pod's devices belong together is its grouping; a scope is how near they must
@@ -76,8 +76,8 @@ class Search:
 
         Preferred scopes of the pod's devices are tried first (`scopes.preferred_groupings`), then the request
         as it is, then what it means on nodes of other gpu units. Once `effort` is used up, nodes not yet
-        searched are left to the next call. A node that refused is searched again only when it changes. With a
-        `query` of all nodes what is worked out for the signature stays there for who asks next.
+        searched are left to the next call. A node that refused is searched again only when it changes. A
+        `query` that is passed in keeps the masks that are worked out here, for the caller's next use.
         """
         effort = Effort() if effort is None else effort
         query = query or Query.for_all_nodes(self.inventory, signatures.of(request, demand))
@@ -88,12 +88,14 @@ class Search:
         slow = () if signature.need.filters_suffice else self._to_search_last.slow()
         to_search_last = self._positions(self.undecided_nodes(signature).union(slow))
         begun: list[Iterator[decisions.Placement | None]] = []
-        for one, not_meant in self._signatures_to_try(signature):
-            positions_to_hide = np.union1d(hidden, not_meant) if not_meant.size else hidden
-            begun.append(self._passes(one, policy, effort, refused, positions_to_hide, to_search_last))
+        for one, positions_not_meant in self._signatures_to_try(signature):
+            positions_to_hide = (
+                np.union1d(hidden, positions_not_meant) if positions_not_meant.size else hidden
+            )
+            begun.append(self._search_passes(one, policy, effort, refused, positions_to_hide, to_search_last))
             if (found := next(begun[-1])) is not None:
                 return found
-        # Undecided nodes cost most, so they come last: after all other nodes, for whatever signature.
+        # Undecided nodes cost most, so they come last: after all other nodes, of all signatures.
         return next(filter(None, itertools.chain.from_iterable(begun)), None)
 
     def _signatures_to_try(
@@ -125,7 +127,7 @@ class Search:
         """Whether one of these nodes may fit, as far as is known without searching it."""
         refused = self._positions_refused_by_inter_pod_filters(query, policy)
         positions = np.setdiff1d(self._positions(names), refused)
-        for one in self._signatures_by_unit(query.signature):
+        for one in self._signature_and_by_unit(query.signature):
             cached = self._current_scores(one, policy)
             to_retry = self.inventory.name_positions()[cached.rows_to_retry()]
             scored = (cached.score[positions] != search_memory.INFEASIBLE).any()
@@ -133,7 +135,7 @@ class Search:
                 return True
         return False
 
-    def _signatures_by_unit(self, signature: signatures.Signature) -> tuple[signatures.Signature, ...]:
+    def _signature_and_by_unit(self, signature: signatures.Signature) -> tuple[signatures.Signature, ...]:
         """Return the signature, and what it becomes on nodes of other gpu units."""
         return signature, *gpu_units.signatures_by_unit(self.inventory.table, signature)
 
@@ -148,13 +150,13 @@ class Search:
 
         These filters take longest, so they are not asked where all nodes refuse by the others.
         """
-        scores = (self._current_scores(one, policy) for one in self._signatures_by_unit(query.signature))
+        scores = (self._current_scores(one, policy) for one in self._signature_and_by_unit(query.signature))
         if query.signature.demand.inter_pod_rules is None or not any(one.passes_anywhere for one in scores):
             return NO_POSITIONS
         mask = registry.passes_inter_pod_filters(query)
         return NO_POSITIONS if mask is None else self.inventory.name_positions()[~mask]
 
-    def _passes(
+    def _search_passes(
         self,
         signature: signatures.Signature,
         policy: Policy,
@@ -165,12 +167,12 @@ class Search:
     ) -> Iterator[decisions.Placement | None]:
         """Yield what each pass found on nodes that are not hidden; other pods rule out those `refused`.
 
-        1. All nodes but those `to_search_last`, which an earlier search left undecided.
-        2. Undecided nodes that have changed since: these have a new score.
+        1. All nodes but those `to_search_last`, which are slow or were left undecided by an earlier search.
+        2. Those of them that have a score: they were not searched for this signature, or have changed since.
         3. Undecided nodes that have not changed: scored again, `search_memory.MOST_RETRIES` times at most.
         """
         cached = self._current_scores(signature, policy)
-        rows_for_third_pass = set(cached.rows_to_retry()) if cached.undecided_tries_by_row else set[int]()
+        rows_for_third_pass = set(cached.rows_to_retry())
         at_first = np.union1d(hidden, to_search_last) if to_search_last.size else hidden
         with cached.hiding(at_first):
             found, failed = self._search_nodes(signature, cached, effort, refused)
@@ -215,7 +217,7 @@ class Search:
                     placement = decisions.Placement(info.name, found, isolation=view.device.isolation)
                     return placement, failed_searches
                 failed_searches += 1
-                if not signature.need.filters_suffice and effort.left_to_next_round(failed_searches):
+                if not signature.need.filters_suffice and effort.is_left_to_next_round(failed_searches):
                     break
                 reason = found.reason, found.detail
                 cached.reasons_by_class.remember(equivalence_class, reason, view.device.size)
@@ -246,7 +248,7 @@ class Search:
     def reasons_by_row(self, signature: signatures.Signature, policy: Policy) -> dict[int, NodeReason]:
         """Return why nodes that passed the filters refused when they were last searched, by row."""
         found: dict[int, NodeReason] = {}
-        for one in self._signatures_by_unit(signature):
+        for one in self._signature_and_by_unit(signature):
             cached = self._cached.get(signatures.without_inter_pod_rules(one))
             if cached is not None and cached.made_under(policy, self.inventory.workload_model()):
                 found |= cached.reasons_by_row
@@ -256,7 +258,7 @@ class Search:
         self, signature: signatures.Signature, policy: Policy
     ) -> dict[int, NodeReason]:
         """Return `reasons_by_row` without those of nodes that have changed since."""
-        for one in self._signatures_by_unit(signature):
+        for one in self._signature_and_by_unit(signature):
             if self._cached.get(signatures.without_inter_pod_rules(one)) is not None:
                 self._current_scores(one, policy)  # Forgets the reasons of nodes that have changed.
         return self.reasons_by_row(signature, policy)
@@ -266,7 +268,7 @@ class Search:
         looked_for = (
             signatures.without_inter_pod_rules(one) for one, _ in self._signatures_to_try(signature)
         )
-        scores = (cached.score for one in looked_for if (cached := self._cached.get(one)) is not None)
+        scores = (cached.score for cached in map(self._cached.get, looked_for) if cached is not None)
         return sum(int(np.count_nonzero(score != search_memory.INFEASIBLE)) for score in scores)
 
     def undecided_nodes(self, signature: signatures.Signature) -> frozenset[str]:

@@ -2,7 +2,7 @@
 
 A try can take a hundred times as long as another: a pod may have dozens of terms about pods that have
 hundreds. So a namespace that has had more than its share comes after the others with pods that were
-tried before. With pods that are new or edited it does so only if long tries have taken the time: else a
+tried before. With pods that are new it does so only if long tries have taken the time: else a
 namespace that fills a cluster with usual pods would be held up. Where no other has anything to try, that
 costs it nothing.
 """

@@ -1,7 +1,7 @@
 """Whether the node has enough cards: of the right kind, large enough, and with room left.
 
-What the end of no pod could change is checked first, condition by condition in the order of `verdicts.judge`:
-the first condition that leaves too few cards is the reason.
+First comes what no ending pod could change, condition by condition in the order of `verdicts.judge`: the
+first condition that leaves too few cards is the reason.
 """
 
 import dataclasses
@@ -313,7 +313,7 @@ def _too_few(nodes: int, pod: queued_pods.PodInfo, detail: str) -> str:
 
 
 def _taken(nodes: int, pod: queued_pods.PodInfo, detail: str) -> str:
-    """Return what is all given out; without a detail it is the cards."""
+    """Return the words for what is used up: the devices that the detail names, else cards."""
     if detail:
         return f"{have(nodes)} too few free {noun(detail, 2)}"
     need, narrowed = pod.request.need, pod.request.conditions != requests.ANY_CARD

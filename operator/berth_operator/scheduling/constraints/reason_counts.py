@@ -33,7 +33,7 @@ class ReasonTable:
         self._never: list[node_table.Mask] = []
         self.node_reasons: dict[NodeReason, int] = {}
 
-    def object(self, rejection: Rejection) -> None:
+    def reject(self, rejection: Rejection) -> None:
         """Add a reason for those nodes that have none yet."""
         if rejection.never_fits:
             self._never.append(rejection.nodes)
@@ -78,12 +78,12 @@ def count(query: Query, searched: Mapping[int, NodeReason]) -> tuple[Count, ...]
     """
     table = ReasonTable(query.table.has_node[query.rows])
     for rejection in _rejections(query):
-        table.object(rejection)
+        table.reject(rejection)
         if table.complete:
             break
     for row, why in searched.items():
         table.add(row, why)
-    table.object(Rejection(query.table.has_node[query.rows], Reason.UNDECIDED))
+    table.reject(Rejection(query.table.has_node[query.rows], Reason.UNDECIDED))
     return table.counts() or (Count(Reason.NO_NODES, "", 0),)
 
 
@@ -91,7 +91,7 @@ def evaluate(query: Query, searched: Mapping[int, NodeReason]) -> ReasonTable:
     """Return the first reason of each known node, and which could never take the pod, of a query for all."""
     table = ReasonTable(query.table.has_node[query.rows])
     for rejection in _rejections(query):
-        table.object(rejection)
+        table.reject(rejection)
     for row, why in searched.items():
         table.add(row, why)
     return table

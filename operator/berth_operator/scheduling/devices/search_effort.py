@@ -38,7 +38,7 @@ class Effort:
         """Whether the time is over, however many steps are left."""
         return self.expired is not None and self.expired()
 
-    def left_to_next_round(self, failed_searches: int) -> bool:
+    def is_left_to_next_round(self, failed_searches: int) -> bool:
         """Whether it ran out during the search of a node, which the next round searches again.
 
         Then nothing is remembered of the node. But it is undecided if only its own part ran out, or if it was

@@ -182,9 +182,8 @@ def _try_on_node(
     if not helps(chosen):
         return None
     for number, proposal in enumerate(proposals):
-        chosen[number] = (
-            cheapest_variant(proposal, _helps_as_replacement(chosen, number, helps)) or chosen[number]
-        )
+        found = cheapest_variant(proposal, _helps_as_replacement(chosen, number, helps), last_helps=True)
+        chosen[number] = found or chosen[number]
     if len(chosen) == 1 and isinstance(chosen[0], RemovePods):
         chosen = [victims.freeing_devices_instead(survey, row, chosen[0])]
     if survey.budget.exhausted:
@@ -203,12 +202,17 @@ def _with_changes(before: Scenario, changes: Iterable[Change]) -> Scenario:
     return functools.reduce(lambda scenario, change: change.apply(scenario), changes, before)
 
 
-def cheapest_variant(proposal: ProposedChange, helps: Callable[[Change], bool]) -> Change | None:
-    """Return the cheapest variant of a change that helps, without the parts that are not needed."""
+def cheapest_variant(
+    proposal: ProposedChange, helps: Callable[[Change], bool], *, last_helps: bool = False
+) -> Change | None:
+    """Return the cheapest variant of a change that helps, without the parts that are not needed.
+
+    The last one is not tried where it is known that it helps.
+    """
     variants = proposal.variants
     if not proposal.cumulative:
-        return next(filter(helps, variants), None)
-    if not helps(variants[-1]):
+        return next((one for one in variants if (last_helps and one is variants[-1]) or helps(one)), None)
+    if not last_helps and not helps(variants[-1]):
         return None
     # Once a cumulative variant helps, all later ones do, so bisection finds the first.
     change = variants[bisect.bisect_left(variants, x=True, hi=len(variants) - 1, key=helps)]

@@ -34,7 +34,7 @@ NO_LIMIT: Final = 1 << 40
 _STEPS_PER_NODE_READ: Final = 20  # Reading a node before it is searched.
 _STEPS_PER_TRIAL: Final = 20
 _PARTS_PER_STEP: Final = 8  # A part is an amount, a port, a disk or a claim that a pod on the node holds.
-_TERMS_PER_STEP: Final = 16  # A term is a label, a value or a toleration that the pod names.
+_TERMS_PER_STEP: Final = 16  # A term here is a label, a value or a toleration that the pod names.
 _STEPS_PER_FILTER: Final = 5
 _NODES_PER_STEP: Final = 256
 
@@ -84,7 +84,10 @@ class ExplanationBudget:
 
 
 def _parts(hold: Hold) -> int:
-    """Count what a copy of a node does for each of: of a disk each monitor, of a term all that it names."""
+    """Count the parts of a hold that copying a node handles one by one.
+
+    A disk counts once for each monitor, and a term about other pods once for each thing that it names.
+    """
     disks = sum(max(1, len(one.monitors)) for one in hold.disks)
     terms = sum(one.size for one in (*hold.anti_affinity, *(one.term for one in hold.weighted_terms)))
     return len(hold.amounts) + len(hold.host_ports) + disks + len(hold.claims) + terms

@@ -188,9 +188,9 @@ def _add_reasons_of_searched_nodes(
     request, order = pod_info.request, inventory.name_positions().tolist()
     unsure = set(np.flatnonzero(passing).tolist())
     if request.need.filters_suffice or not request.need.any_device:
-        # The filters decide here. (`filters_suffice` is false for a pod that names a scope and asks for no
-        # device, but they do.) If the pod asks for devices, the search of one node confirms what the filters
-        # say: that is so cheap that it is not charged.
+        # The filters decide here. (For a pod that names a scope but asks for no device `filters_suffice` is
+        # false, though they do.) If the pod asks for devices, the search of one node confirms what the
+        # filters say: that is so cheap that it is not charged.
         unlimited_budget = ExplanationBudget(
             Effort(explanation_budget.NO_LIMIT, budget.effort.expired), unlimited_nodes=True
         )
@@ -203,7 +203,7 @@ def _add_reasons_of_searched_nodes(
             if survey_budget.exhausted:
                 left = np.zeros(inventory.size, dtype=np.bool_)
                 left[rows[count:]] = True
-                reason_table.object(Rejection(left, Reason.UNDECIDED))
+                reason_table.reject(Rejection(left, Reason.UNDECIDED))
                 return
             reason = _searched_reason(inventory, row, pod_info, survey_budget, searched_reasons)
             if reason is not None:
@@ -218,8 +218,8 @@ def _searched_reason(
     searched_reasons: SearchedReasons,
 ) -> NodeReason | None:
     """Return why one node does not fit, None if it does."""
-    if (info := inventory.infos[row]) is None:
-        return Reason.UNDECIDED, ""
+    info = inventory.infos[row]
+    assert info is not None, "no node has this row"  # noqa: S101
     view = info.view()
     request = gpu_units.request_on_unit(pod_info.request, pod_info.demand, view.device.gpu_unit)
     equivalence_class = allocator.equivalence_class(view, request)

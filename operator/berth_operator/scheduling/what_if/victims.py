@@ -2,9 +2,9 @@
 
 Nothing is preempted: this is advice, and priority plays no part in it. The pods are taken in the order of
 `trials.holds_in_victim_order`, so a smaller set of other pods might do; `advice` leaves out those that need
-not end. Constraints that single pods are in the way of, such as host ports, propose to end these themselves
-(their `remedies`), and are tried first. If freeing only the devices that the waiting pod would get is
-enough, that is proposed instead, for the victims may hold more.
+not end. Where single pods stand in the way of a constraint, such as a host port, its own `remedies` propose
+to end them, and are tried first. If freeing only the devices that the waiting pod would get is enough, that
+is proposed instead, for the victims may hold more.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ def remedies(scenario: Scenario) -> Iterator[ProposedChange]:
     """Yield proposals to end pods, first those that share their devices with the fewest others.
 
     The waiting pod may require one of them to be near, by affinity. Then ending all but that one is proposed
-    first: `advice.cheapest_variant` takes it that ending more pods does no harm, which would be wrong here.
+    first: `advice.cheapest_variant` assumes that ending more pods does no harm, which would be wrong here.
     """
     node, holds = scenario.node.name, scenario.holds
     if (needed := _last_needed(scenario)) is not None:
