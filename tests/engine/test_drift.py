@@ -121,14 +121,30 @@ def test_which_of_too_many_gpupods_are_read_is_no_drift(monkeypatch: pytest.Monk
     assert unlimited == found() == ["hold"]
 
 
-@pytest.mark.parametrize("paced", [paced_wakes.long_device, paced_wakes.charges_of_unadmitted])
-def test_what_is_late_is_no_drift(paced: Callable[[str], Hashable]) -> None:
-    """The ledger has heard of it: what costs much and changes all the time is acted on once a second."""
+@pytest.mark.parametrize(
+    ("kind", "paced"),
+    [
+        ("Device", paced_wakes.device),
+        ("GpuPod", paced_wakes.gpupod),
+        ("Node", paced_wakes.charges_of_unadmitted),
+    ],
+)
+def test_each_source_may_be_late(kind: str, paced: Callable[[str], Hashable]) -> None:
+    """A pod that is charged by what its node has, or by its GpuPod, is charged otherwise soon."""
+    ledger = ledgers.with_nodes(1)
+    for _ in range(paced_wakes.WAKES_IN_A_ROW + 1):
+        ledger.paced_wakes.wake(paced("n1"), lambda: None)
+
+    assert [drift._is_late(ledger, (kind, name)) for name in ("n1", "n2")] == [True, False]
+
+
+def test_what_is_late_is_no_drift() -> None:
+    """The ledger has heard of it: what takes long and changes all the time is read seldom."""
     now = clock.Clock()
     ledger, fresh = ledgers.with_nodes(1, now=now), ledgers.with_nodes(1, cards=5)
     found = [kinds(ledger, fresh)]
     for _ in range(paced_wakes.WAKES_IN_A_ROW + 1):
-        ledger.paced_wakes.wake(paced("n1"), lambda: None)
+        ledger.paced_wakes.wake(paced_wakes.device("n1"), lambda: None)
 
     found.append(kinds(ledger, fresh))
     now.advance(paced_wakes.SECONDS_BETWEEN_WAKES)

@@ -8,7 +8,7 @@ from unittest import mock
 import pytest
 
 from berth_crds import names
-from berth_operator.engine import paced_wakes, unadmitted_pods
+from berth_operator.engine import paced_wakes
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import allocation_recovery, device_counts, node_offers
 from berth_operator.scheduling.decisions import ClusterEvent
@@ -86,13 +86,11 @@ def test_an_admitted_pod_that_takes_the_same_as_before_concerns_none_of_them(
     assert free.called is looked_at
 
 
-def test_where_they_are_many_changes_of_others_have_them_compared_once_a_second(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_where_that_takes_long_changes_of_others_have_them_compared_seldom() -> None:
     """Whoever may change a pod can do so many times in a second; what is late is not lost."""
-    monkeypatch.setattr(unadmitted_pods, "MANY_ON_A_NODE", MANY - 1)
     now = clock.Clock()
     ledger = with_many("5", now=now)
+    ledger.paced_wakes.cpu_clock = clock.Ticking(0.05)
 
     with mock.patch.object(ledger.unadmitted_pods, "free", wraps=ledger.unadmitted_pods.free) as free:
         for at in range(40):
@@ -107,10 +105,10 @@ def test_where_they_are_many_changes_of_others_have_them_compared_once_a_second(
     assert (before, excluded(ledger)) == (0, MANY)
 
 
-def test_what_is_late_is_done_where_no_further_round_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_late_is_done_where_no_further_round_comes() -> None:
     """As where a cluster is read from files."""
-    monkeypatch.setattr(unadmitted_pods, "MANY_ON_A_NODE", MANY - 1)
     ledger = with_many("5")
+    ledger.paced_wakes.cpu_clock = clock.Ticking(0.05)
     for at in range(paced_wakes.WAKES_IN_A_ROW + 1):
         ledgers.pod_seen(ledger, rival("4" if at == paced_wakes.WAKES_IN_A_ROW else str(1 + at % 2)))
 

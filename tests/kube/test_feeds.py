@@ -1,7 +1,7 @@
 """What each kind of object tells the ledger, odd ones included: nothing is skipped in a pod's favour."""
 
 import collections
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -9,10 +9,9 @@ import pytest
 
 from berth_crds import logs, names, wire
 from berth_crds.client import store, watch
-from berth_operator.engine import node_summaries, paced_wakes
+from berth_operator.engine import node_summaries
 from berth_operator.kube import gpupod_store
 from berth_operator.scheduling import holds
-from berth_operator.scheduling.devices import device_facts
 from berth_operator.scheduling.policy import Policy
 from berth_operator.translate import devices, raw
 from kube.sinks import NODE, Sinks, allocated, feed, named, pod, read, renewed, with_node
@@ -247,53 +246,6 @@ def test_a_device_of_very_many_uuids_claims_its_cards_alone() -> None:
 
     (found,) = node_summaries.summarize(sinks.ledger.inventory, {NODE})
     assert len(found.claims) == 64
-
-
-def long_device(cards: int) -> wire.Device:
-    """Return a Device of so many cards and 100 KB."""
-    body = msgspec.to_builtins(builders.published(cards=[{}] * cards))
-    thing = read({**body, "more": "x" * 100_000}, raw.Device)
-    assert isinstance(thing, wire.Device)
-    return thing
-
-
-def published_cards(sinks: Sinks) -> Sequence[device_facts.PhysicalDevice]:
-    """Return the cards that count as those of the node."""
-    info = sinks.ledger.inventory.node(NODE)
-    return info.published.cards if info is not None and info.published is not None else ()
-
-
-def test_a_long_device_that_changes_all_the_time_is_read_once_a_second() -> None:
-    """At first each time, and then as it is when its time has come."""
-    sinks, found = Sinks(), list[int]()
-
-    for count in range(1, 2 * paced_wakes.WAKES_IN_A_ROW):
-        feed(sinks.devices, long_device(count))
-        found.append(len(published_cards(sinks)))
-    for _ in range(2):
-        sinks.time.advance(paced_wakes.SECONDS_BETWEEN_WAKES)
-        sinks.ledger.paced_wakes.wake_delayed()
-        found.append(len(published_cards(sinks)))
-
-    most, last = paced_wakes.WAKES_IN_A_ROW, 2 * paced_wakes.WAKES_IN_A_ROW - 1
-    assert found == [*range(1, most), *[most] * most, last, last]
-
-
-@pytest.mark.parametrize("then", [device_of_size(5), wire.Meta(NODE)], ids=["a short one", "none"])
-def test_a_long_device_that_waits_to_be_read_is_forgotten(then: wire.Device | wire.Meta) -> None:
-    """What came after it counts, and it never comes back."""
-    sinks, found = Sinks(), list[Sequence[device_facts.PhysicalDevice]]()
-    for count in range(1, 2 * paced_wakes.WAKES_IN_A_ROW):
-        feed(sinks.devices, long_device(count))
-
-    feed(sinks.devices, then)
-    for _ in range(2):
-        found.append(published_cards(sinks))
-        sinks.time.advance(paced_wakes.SECONDS_BETWEEN_WAKES)
-        sinks.ledger.paced_wakes.wake_delayed()
-
-    assert found[0] == found[1]
-    assert len(found[0]) < paced_wakes.WAKES_IN_A_ROW
 
 
 def test_objects_that_change_their_faults_have_few_lines(caplog: pytest.LogCaptureFixture) -> None:

@@ -29,7 +29,7 @@ def test_reservations_of_all_nodes_are_not_asked_for_each() -> None:
     backlog.cluster_event((ClusterEvent.POLICY_CHANGED,))
     backlog.node_changed("n1", FREED, lambda _: pytest.fail("asked for nothing"))
 
-    assert not backlog._rotation.reservations.comparisons(FREED, 1)
+    assert not backlog.reservations.comparisons(FREED, 1)
 
 
 def left_to(backlog: Backlog, *done: str) -> frozenset[str]:
@@ -48,7 +48,7 @@ def test_reservations_of_very_many_nodes_are_not_all_looked_at(monkeypatch: pyte
     in_order = [entry.sort_key for entry in backlog.in_order()]
     monkeypatch.setattr(rotation, "MOST_LOOKED_AT", 4)
 
-    before = backlog._rotation.reservations.before(set())
+    before = backlog.reservations.before(set())
 
     assert [before(one) for one in in_order] == [frozenset(), {"n1", "n2"}, {"n1", "n2"}]
     assert before((True, in_order[0][1])) is None

@@ -101,15 +101,16 @@ def _difference(what: str, name: str, ledger: Ledger, fresh: Ledger) -> Differen
         return None
     one = Difference(what, name, gone=theirs is None, kept=Observation(mine), rebuilt=Observation(theirs))
     sources = _sources(one, ledger, fresh)
-    if any(_is_late(ledger, node) for kind, node in sources if kind == DEVICE):
+    if any(_is_late(ledger, source) for source in sources):
         return None
     return dataclasses.replace(one, sources=sources)
 
 
-def _is_late(ledger: Ledger, node: str) -> bool:
-    """Whether a ledger is to read the Device of a node soon, or to charge the unadmitted pods there."""
-    paced = paced_wakes.long_device(node), paced_wakes.charges_of_unadmitted(node)
-    return any(map(ledger.paced_wakes.is_delayed, paced))
+def _is_late(ledger: Ledger, source: Source) -> bool:
+    """Whether a ledger is to read a source soon, or to charge the unadmitted pods of a node."""
+    keys = {DEVICE: paced_wakes.device, GPU_POD: paced_wakes.gpupod, NODE: paced_wakes.charges_of_unadmitted}
+    kind, name = source
+    return kind in keys and ledger.paced_wakes.is_delayed(keys[kind](name))
 
 
 def _sources(one: Difference, ledger: Ledger, fresh: Ledger) -> frozenset[Source]:

@@ -305,12 +305,12 @@ class Ledger:
         self._recharge_unadmitted(name)
 
     def _recharge_unadmitted(self, name: str) -> None:
-        """Charge those unadmitted pods of a node that could be admitted, and only those; many not at once."""
+        """Charge those unadmitted pods of a node that could be admitted, and only those, now or soon."""
         pods = self.unadmitted_pods
         self.paced_wakes.wake(
             paced_wakes.charges_of_unadmitted(name),
             lambda: self._recharge(pods.changed_uids(name, self.inventory.node(name), self.assumed_pods)),
-            paced=pods.are_many_on(name),
+            pause=0.0,
         )
 
     def _current_holds(self, node: str, known: Iterable[holds.Hold]) -> list[holds.Hold]:

@@ -1,24 +1,40 @@
-"""Changes of one thing wake the waiting pods that it may help, but none too often.
+"""Changes of one thing wake the waiting pods that it may help, but none too often, and costly ones seldom.
 
 To wake pods means to compare each kind of them with what has changed, and to try those that it may help.
 Whoever has the token of an agent can have a card fall sick and recover many times in a second, and whoever
 may edit a claim that many pods use can do so as often; other pods would wait meanwhile. So what changes
 wakes pods at once, a few times in a row, and after that once in a second. What is late is not lost: the
-pods are woken when the time has come, by what is true then. A long Device (`device_size`) is not even read
-more often; nor is it worked out more often what unadmitted pods are charged where a node has many.
+pods are woken when the time has come, by what is true then.
+
+What an agent writes may take long to be read, and so may the charges of very many unadmitted pods. So calls
+that take long are put off as well, until on average they take a twentieth of the time. All that one agent
+writes is of one account.
 """
 
 import collections
 from collections.abc import Callable, Hashable
-from typing import Final
+from typing import Final, NamedTuple
 
 WAKES_IN_A_ROW: Final = 8  # A claim changes five times or so until it is bound to its volume.
 SECONDS_BETWEEN_WAKES: Final = 1.0
+PAUSE_FOR_TIME: Final = 20.0  # The seconds from one call to the next, for each second that it takes.
+PAUSE_FOR_KIND: Final = 0.004  # The same for each kind of pods that it wakes: to try one takes 1 ms or less.
+CREDIT: Final = (WAKES_IN_A_ROW - 1) * SECONDS_BETWEEN_WAKES
 
 
-def long_device(node: str) -> Hashable:
-    """Return the key under which a long Device is paced."""
-    return "a long Device has changed", node
+def device(node: str) -> Hashable:
+    """Return the key under which the reading of a Device is paced."""
+    return "a Device has changed", node
+
+
+def gpupod(title: str) -> Hashable:
+    """Return the key under which the reading of a GpuPod is paced."""
+    return "a GpuPod has changed", title
+
+
+def agent(node: str) -> Hashable:
+    """Return the account of all that the agent of a node writes."""
+    return "its agent writes", node
 
 
 def charges_of_unadmitted(node: str) -> Hashable:
@@ -26,32 +42,50 @@ def charges_of_unadmitted(node: str) -> Hashable:
     return "there may be room for other unadmitted pods", node
 
 
+class _Call(NamedTuple):
+    """A call, who pays for it, and the seconds to the next call that are paid however long it takes."""
+
+    make: Callable[[], None]
+    account: Hashable
+    pause: float
+
+
 class PacedWakes:
     """Calls that wake pods, each by what has changed, and those of them that are to be made later."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        # When all wakes so far would have been made, one each second. Mostly in that order.
+        self.cpu_clock: Callable[[], float] = float  # Of what calls take: nothing, unless one is set.
+        # By account, when the pauses after all its calls so far are over. Mostly in that order.
         self._paid_until: collections.OrderedDict[Hashable, float] = collections.OrderedDict()
-        self._delayed: dict[Hashable, Callable[[], None]] = {}
+        self._delayed: dict[Hashable, _Call] = {}
 
-    def wake(self, changed: Hashable, call: Callable[[], None], *, paced: bool = True) -> None:
+    def wake(
+        self,
+        changed: Hashable,
+        make: Callable[[], None],
+        *,
+        account: Hashable = None,
+        pause: float = SECONDS_BETWEEN_WAKES,
+    ) -> None:
         """Make a call that wakes the pods which something that has changed may help, now or soon.
 
-        Of the calls for the same thing that come too soon only one is made. One that is not `paced`, since it
-        costs little, is made now.
+        Of the calls for the same thing that come too soon only one is made. By default each thing that has
+        changed has an account of its own.
         """
-        if not paced:
-            self.forget(changed)
-            call()
+        call = _Call(make, changed if account is None else account, pause)
+        if changed not in self._delayed and self._free_at(call.account) <= self._clock():
+            self._make(call)
             return
-        if changed in self._delayed or self._free_at(changed) > self._clock():
-            self._delayed[changed] = call
-        else:
-            self._wake_now(changed, call)
-        oldest = next(iter(self._delayed), None)
-        if oldest is not None and self._free_at(oldest) <= self._clock():
+        self._delayed[changed] = call
+        oldest = next(iter(self._delayed.values()))
+        if self._free_at(oldest.account) <= self._clock():
             self.wake_delayed()  # Where nobody leads, there are no rounds that make the delayed calls.
+
+    def charge(self, account: Hashable, seconds: float) -> None:
+        """Have the next call of an account come so much later, for what the last one has brought about."""
+        self._paid_until[account] = max(self._paid_until.get(account, 0.0), self._clock()) + seconds
+        self._paid_until.move_to_end(account)
 
     def is_delayed(self, changed: Hashable) -> bool:
         """Whether a call for something is to be made later."""
@@ -63,28 +97,29 @@ class PacedWakes:
 
     def wake_delayed(self) -> None:
         """Make the delayed calls whose time has come."""
-        now = self._clock()
-        for changed in [one for one in self._delayed if self._free_at(one) <= now]:
-            if (call := self._delayed.pop(changed, None)) is not None:  # A call may make others of them.
-                self._wake_now(changed, call)
+        for changed, call in list(self._delayed.items()):
+            # A call may make others of them, and take the time of those after it.
+            if self._free_at(call.account) <= self._clock() and self._delayed.pop(changed, None) is not None:
+                self._make(call)
 
     def wake_all_delayed(self) -> None:
         """Make all delayed calls, whether their time has come or not: where there are no further rounds."""
         while self._delayed:
             _, call = self._delayed.popitem()
-            call()
+            call.make()
 
     def next_due(self) -> float | None:
         """Return when the next of the delayed calls is to be made."""
-        return min(map(self._free_at, self._delayed), default=None)
+        return min((self._free_at(call.account) for call in self._delayed.values()), default=None)
 
-    def _wake_now(self, changed: Hashable, call: Callable[[], None]) -> None:
+    def _make(self, call: _Call) -> None:
+        self.charge(call.account, call.pause)
+        started = self.cpu_clock()
+        call.make()
+        self.charge(call.account, (self.cpu_clock() - started) * PAUSE_FOR_TIME)
         now = self._clock()
-        self._paid_until[changed] = max(self._paid_until.get(changed, 0.0), now) + SECONDS_BETWEEN_WAKES
-        self._paid_until.move_to_end(changed)
-        while next(iter(self._paid_until.values())) <= now:
+        while self._paid_until and next(iter(self._paid_until.values())) <= now:
             self._paid_until.popitem(last=False)
-        call()
 
-    def _free_at(self, changed: Hashable) -> float:
-        return self._paid_until.get(changed, 0.0) - (WAKES_IN_A_ROW - 1) * SECONDS_BETWEEN_WAKES
+    def _free_at(self, account: Hashable) -> float:
+        return self._paid_until.get(account, 0.0) - CREDIT

@@ -11,7 +11,7 @@ from the objects alone, in any order of their events. All pods on an unknown nod
 
 The charges of thousands may change at once. So a pod is charged only a few of its ports,
 disks and claims before it is admitted, and only these ports can keep it out; its amounts and cards are whole.
-Where a node has many, and changes all the time, that is done once a second (`paced_wakes`).
+Where a node has many, and changes all the time, that is done less often (`paced_wakes`).
 """
 
 import collections
@@ -31,7 +31,6 @@ Ports = tuple[facts.HostPort, ...]
 PortUse = exclusive_use.ExclusiveUse[facts.HostPort]
 
 MOST_OF_EACH: Final = 8  # Ports, marks of disks, claims.
-MANY_ON_A_NODE: Final = 256  # To compare each with what is free takes 10 us.
 
 
 @dataclasses.dataclass(slots=True)
@@ -127,10 +126,6 @@ class UnadmittedPods:
             del self._by_node[node], self._charged[node], self._charged_ports[node]
             self._traits.pop(node, None)
         return True
-
-    def are_many_on(self, node: str) -> bool:
-        """Whether a node has so many that they are not compared with each change of it."""
-        return len(self._by_node.get(node, ())) > MANY_ON_A_NODE
 
     def is_excluded(self, uid: str) -> bool:
         """Whether a pod is charged nothing."""

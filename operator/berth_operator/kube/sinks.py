@@ -19,7 +19,6 @@ from berth_operator.scheduling import allocation_recovery, holds
 from berth_operator.scheduling.nodes import facts
 from berth_operator.translate import (
     device_cache,
-    device_size,
     devices,
     gpupods,
     measured_load,
@@ -179,6 +178,14 @@ class GpuPodSink(FailClosedSink):
         """Apply what an agent wrote; the ledger ignores the phase and the grants."""
         title = gpupods.title(thing.metadata)
         self.newest.put(title, thing.metadata.uid)
+        self._ledger.paced_wakes.wake(
+            paced_wakes.gpupod(title),
+            lambda: self._read(title, thing),
+            account=paced_wakes.agent(thing.spec.node),
+            pause=0.0,
+        )
+
+    def _read(self, title: str, thing: wire.GpuPod) -> None:
         named = gpupods.read(thing)
         if isinstance(named, allocation_recovery.NamedDevices):
             self._faults.record(title, "")
@@ -190,6 +197,7 @@ class GpuPodSink(FailClosedSink):
     def deleted(self, meta: wire.Meta) -> None:
         """Record that a GpuPod is gone."""
         title = gpupods.title(meta)
+        self._ledger.paced_wakes.forget(paced_wakes.gpupod(title))
         self.newest.drop(title)
         self.store.drop_uid(title, meta.uid)
         self._faults.record(title, "")
@@ -221,8 +229,8 @@ class NodeSink(FailClosedSink):
 class DeviceSink(FailClosedSink):
     """Devices: the cards, and whether their agent was silent before.
 
-    No pod gets a card of a Device that cannot be decoded. A long one that changes all the time is read once a
-    second: that takes 10 to 30 ms, in which all pods would wait.
+    No pod gets a card of a Device that cannot be decoded. One that changes all the time is read less often if
+    that takes long (`paced_wakes`): all pods would wait meanwhile.
     """
 
     def __init__(self, ledger: Ledger, watchdog: Watchdog, logger: logging.Logger = log) -> None:
@@ -234,13 +242,11 @@ class DeviceSink(FailClosedSink):
 
     def upserted(self, thing: wire.Device) -> None:
         """Record what an agent published; no pod gets a card of a Device beyond the limits of size."""
-        paced, name = self._ledger.paced_wakes, thing.metadata.name
+        name = thing.metadata.name
         self.uids[name] = thing.metadata.uid
-        if device_size.is_long(thing):
-            paced.wake(paced_wakes.long_device(name), lambda: self._read(thing))
-        else:
-            paced.forget(paced_wakes.long_device(name))
-            self._read(thing)
+        self._ledger.paced_wakes.wake(
+            paced_wakes.device(name), lambda: self._read(thing), account=paced_wakes.agent(name), pause=0.0
+        )
 
     def _read(self, thing: wire.Device) -> None:
         device, fault = self._cache.read(thing)
@@ -259,7 +265,7 @@ class DeviceSink(FailClosedSink):
     def deleted(self, meta: wire.Meta) -> None:
         """Forget a Device that was deleted."""
         self.uids.pop(meta.name, None)
-        self._ledger.paced_wakes.forget(paced_wakes.long_device(meta.name))
+        self._ledger.paced_wakes.forget(paced_wakes.device(meta.name))
         self._cache.forget(meta.name)
         self._faults.record(meta.name, "")
         self._watchdog.device_gone(meta.name)

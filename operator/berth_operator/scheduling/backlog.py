@@ -51,7 +51,7 @@ class Backlog:
         self._woken_in_backoff = queues.Queues[int, SortKey](self._stands, self._suspended)
         self._raised = queues.Lines[queue_order.Group, queue_order.LocalOrder](self._stands)
         self._rotation = rotation.Rotation(self._stands, self._suspended)
-        self.time_shares = self._rotation.time_shares
+        self.time_shares, self.reservations = self._rotation.time_shares, self._rotation.reservations
         self.by_claim = PodsByClaim()
         self._label_limit = self._last_ticket = 0
 
@@ -157,7 +157,7 @@ class Backlog:
         as well as an event of another node.
         """
         if (entry := self._entries.get(uid)) is not None:
-            self._rotation.reservations.end(entry.kind_number)
+            self.reservations.end(entry.kind_number)
             self._leave(entry)
             entry.count_attempt(now, demoted=demoted, unsearched=unsearched, undecided=undecided)
             self._set_aside(entry, awaited)
@@ -259,10 +259,10 @@ class Backlog:
         Any rare event of the node may help the others from now on, since it may refuse them for a new reason.
         Without a node, pods have changed. Return False if kinds are too many to be compared, for `wake_all`.
         """
-        self._compared += self._rotation.reservations.comparisons(changes, MOST_COMPARED - self._compared)
+        self._compared += self.reservations.comparisons(changes, MOST_COMPARED - self._compared)
         if self._compared > MOST_COMPARED:
             return False
-        self._rotation.reservations.reserve_if_able(node, able)
+        self.reservations.reserve_if_able(node, able)
         unable: list[event_waits.Group] = []
         for group in self._unschedulable.awaiting(changes, node):
             first = next(iter(group.pods.values())).pod_info
@@ -279,7 +279,7 @@ class Backlog:
 
     def wake_all(self, node: str | None, change: ClusterEvent) -> None:
         """Wake all pods that wait for such an event of a node or of pods, because they cannot be compared."""
-        self._rotation.reservations.reserve_for_all(node)
+        self.reservations.reserve_for_all(node)
         if change not in self._all_woken_by:
             for group in self._unschedulable.awaiting(frozenset({change}), None):
                 self._wake(group.pods, node)
@@ -290,7 +290,7 @@ class Backlog:
             self._leave(entry)
             entry.awaited = None
             self._woken[uid] = entry
-            self._rotation.reservations.reserve_for_woken(entry, node)
+            self.reservations.reserve_for_woken(entry, node)
 
     # ------------------------------------------------------------ whose turn it is
 
@@ -395,6 +395,6 @@ class Backlog:
     def _leave(self, entry: Entry) -> None:
         """Remove the pod from the queue in which it stands."""
         entry.ticket, entry.held_back_since = 0, None
-        self._rotation.reservations.remove(entry)
+        self.reservations.remove(entry)
         self._woken.pop(entry.pod_info.uid, None)
         self._unschedulable.remove(entry)

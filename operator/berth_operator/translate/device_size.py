@@ -17,11 +17,9 @@ from typing import Final
 import msgspec
 
 from berth_crds import schema_limits, wire
-from berth_crds.client import decoding
 from berth_operator.translate import raw
 
 MAX_PROFILES: Final = 64
-MANY_UUIDS: Final = 128  # As of 16 GPUs, each in 7 MIG instances.
 # Of a whole Device. Etcd takes half as much again, for what the operator adds.
 MAX_BYTES: Final = 1 << 20
 
@@ -37,13 +35,6 @@ def too_large(device: wire.Device) -> str:
     """Return why the operator may be unable to write to a Device; empty if it is small enough."""
     large = isinstance(device, raw.Device) and device.length > MAX_BYTES
     return f"more than {MAX_BYTES} bytes as an object" if large else ""
-
-
-def is_long(device: wire.Device) -> bool:
-    """Whether a Device says so much more than those of real nodes that to read it takes 10 ms and more."""
-    if isinstance(device, raw.Device) and device.length > decoding.LONG_BYTES:
-        return True
-    return len(device.spec.devices) + len(_instances(device.spec)) > MANY_UUIDS
 
 
 def without_details(spec: wire.DeviceSpec) -> wire.DeviceSpec:
