@@ -315,6 +315,42 @@ def test_a_refused_eviction_holds_up_no_other_and_comes_again() -> None:
     assert planned.evicted() == because(EvictionCause.AGENT_SILENT, "n003")
 
 
+def flap(planned: Planned, *, refused: bool) -> list[str]:
+    """Have a card of n000 fall sick and recover again and again; return where pods are asked to go."""
+    found = []
+    for _ in range(4):
+        planned.publish("n000", **SICK, recovery=Recovery.RESET)
+        planned.update()
+        if (one := planned.plan.next(planned.clock(), suspects=0)) is not None:
+            found.append(one.node)
+            if refused:
+                planned.plan.retry(one.uid, planned.clock() + 10)
+            else:
+                planned.plan.asked(one.uid)
+        planned.publish("n000")
+        planned.passes(1)
+    return found
+
+
+def test_a_card_that_falls_sick_again_and_again_holds_nobody_else_up() -> None:
+    """Nodes take turns, though a pod of its node is due anew each time."""
+    planned = Planned(EVICT_SICK, nodes=20)
+    for name in ("n003", "n004"):
+        planned.publish(name, **SICK, recovery=Recovery.RESET)
+
+    assert flap(planned, refused=False) == ["n000", "n003", "n004", "n000"]
+
+
+def test_what_was_refused_is_not_sent_again_because_a_card_was_well_for_a_moment() -> None:
+    """It is sent again when its time has come."""
+    planned = Planned(EVICT_SICK)
+
+    found = flap(planned, refused=True)
+    planned.passes(10)
+
+    assert [found, flap(planned, refused=True)] == [["n000"], ["n000"]]
+
+
 def test_an_evicted_pod_keeps_its_card_until_it_is_gone() -> None:
     """Nobody else is given it before, whatever becomes of the agent meanwhile."""
     planned = Planned(AFTER_A_MINUTE)

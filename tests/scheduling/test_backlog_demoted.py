@@ -3,12 +3,12 @@
 import dataclasses
 from typing import Final
 
-from berth_operator.scheduling import wakeups
+from berth_operator.scheduling import rotation, time_shares, wakeups
 from support import backlogs, builders
 from support.backlogs import FREED, ready
 
 VIP: Final = builders.pod_info("vip", priority=10)
-A, B = builders.pod_info("a"), builders.pod_info("b")
+A, B, C = map(builders.pod_info, "abc")
 
 
 def test_who_is_demoted_comes_after_all_others() -> None:
@@ -102,3 +102,35 @@ def test_search_that_does_not_get_on_is_repeated_ever_more_rarely() -> None:
     found = pauses(*[900] * 12, 600, 300)
 
     assert found == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 60.0, 60.0, 0.1, 0.1]
+
+
+def test_of_the_demoted_one_has_a_turn_now_and_then() -> None:
+    """They come after all others, and others may be there all the time."""
+    other = builders.pod_info("d", namespace="other")
+    backlog = backlogs.of(A, B, C, other)
+    for uid in ("uid-a", "uid-b", "uid-d"):
+        backlog.demote(uid)
+
+    def turns(now: float) -> list[str]:
+        return [pod.name for pod, _ in backlog.out_of_order(now, ())]
+
+    pause = rotation.DEMOTED_SECONDS
+    assert [turns(now * pause) for now in (1, 1.5, 2, 3, 4, 5)] == [
+        ["a", "c"], ["c"], ["d", "c"], ["b", "c"], ["d", "c"], ["a", "c"],
+    ]  # fmt: skip
+
+
+def test_who_is_demoted_and_takes_long_has_no_such_turn() -> None:
+    """Nor has one that was tried in this round, or whose namespace is suspended."""
+    backlog = backlogs.of(A, B)
+    for uid in ("uid-a", "uid-b"):
+        backlog.demote(uid)
+
+    found = [[pod.name for pod, _ in backlog.out_of_order(10.0, ("uid-a",))]]
+    backlog.suspend(A.namespace)
+    found.append([pod.name for pod, _ in backlog.out_of_order(20.0, ())])
+    backlog.resume(A.namespace)
+    backlog.time_shares.record(A.namespace, time_shares.SHARE_SECONDS * 2, 30.0)
+    found.append([pod.name for pod, _ in backlog.out_of_order(30.0, ())])
+
+    assert found == [["b"], [], []]

@@ -331,15 +331,6 @@ def test_pods_that_take_a_whole_round_each_keep_nobody_waiting(monkeypatch: pyte
     assert [name for _ in range(2) for name in play(ledger, now)] == ["new"]
 
 
-def test_the_demoted_have_no_turns() -> None:
-    """They come after all others."""
-    backlog = backlogs.of(A, B)
-
-    backlog.demote("uid-a")
-
-    assert [pod.name for pod, _ in backlog.out_of_order(0.0, ())] == ["b"]
-
-
 def test_turns_leave_everybody_in_line() -> None:
     """Whoever had a turn and was not tried in it is in line as before."""
     backlog = backlogs.of(A, B, C)

@@ -161,10 +161,14 @@ NOTHING_READ: Final = {
     ("field", "selector"),
     [
         ({}, facts.PodSelector(("ml",), ())),
+        (
+            {"labelSelector": {"matchLabels": {"namespaces": "a", "namespaceSelector": "b"}}},
+            facts.PodSelector(("ml",), ()),
+        ),
         ({"namespaces": ["a"]}, facts.PodSelector((), (), ())),
         ({"namespaceSelector": {}}, facts.PodSelector((), (), ())),
     ],
-    ids=["its own namespace", "another by name", "others by labels"],
+    ids=["its own namespace", "labels called alike", "another by name", "others by labels"],
 )
 def test_a_very_long_anti_affinity_concerns_the_namespaces_that_it_may(
     field: dict[str, Any], selector: facts.PodSelector

@@ -113,7 +113,10 @@ class EvictionPlan:
         self._asked: set[str] = set()
         self._spared: set[str] = set()
         self._examined: set[str] = set()
+        # When refused ones are sent again at the earliest; a card that is well for a moment changes nothing.
         self._not_before: dict[str, float] = {}
+        self._turns: dict[str, int] = {}  # By node, how many evictions there were until its last.
+        self._count = 0
 
     # ------------------------------------------------------------ what is due
 
@@ -127,6 +130,8 @@ class EvictionPlan:
         )
         for name in {*changed, *(one for one in lapsed if one not in self._due)}:
             self._update(name, inventory.node(name), policy, now)
+        due = self.uids if self._not_before else frozenset()
+        self._not_before = {uid: at for uid, at in self._not_before.items() if at > now or uid in due}
 
     def _update(self, name: str, info: node_info.NodeInfo | None, policy: Policy, now: float) -> None:
         if info is None or info.published is None:
@@ -137,6 +142,8 @@ class EvictionPlan:
             self._silent_since.setdefault(name, now)
         else:
             self._silent_since.pop(name, None)
+        if info is None:
+            self._turns.pop(name, None)
         before = self._due.pop(name, {})
         since = self._silent_since.get(name)
         silent_for = now - since if since is not None else None
@@ -153,7 +160,6 @@ class EvictionPlan:
         self._asked.discard(uid)
         self._spared.discard(uid)
         self._examined.discard(uid)
-        self._not_before.pop(uid, None)
 
     # ------------------------------------------------------------ what may be sent
 
@@ -221,27 +227,40 @@ class EvictionPlan:
             for one in due.values()
             if self._not_before.get(one.uid, now) <= now and wanted(one)
         )
-        # What was refused comes after all that was not tried yet, so that it holds nothing up.
-        return min(
-            ready,
-            key=lambda one: (self._not_before.get(one.uid, -math.inf), one.node, one.title),
-            default=None,
-        )
+        return min(ready, key=self._sort_key, default=None)
+
+    def _sort_key(self, one: Eviction) -> tuple[object, ...]:
+        """Return by what evictions are sorted.
+
+        Nodes take turns, so that an agent whose cards fall sick again and again holds nobody else up. What
+        was refused comes after all of its node that was not tried yet.
+        """
+        refused = self._not_before.get(one.uid, -math.inf)
+        return self._turns.get(one.node, 0), refused, one.node, one.title
 
     # ------------------------------------------------------------ what became of one
 
+    def _had_turn(self, uid: str) -> None:
+        """Record that it was the turn of the node of a pod."""
+        self._count += 1
+        self._turns |= {node: self._count for node, due in self._due.items() if uid in due}
+
     def asked(self, uid: str) -> None:
         """Record that a pod goes: it was asked to, or does anyway."""
+        self._had_turn(uid)
         self._asked.add(uid)
 
     def spare(self, uid: str) -> None:
         """Record that a pod is not to be evicted: nothing would be won."""
+        self._had_turn(uid)
         self._spared.add(uid)
 
     def examined(self, uid: str) -> None:
         """Record that a pod would be evicted, if that were not kept back."""
+        self._had_turn(uid)
         self._examined.add(uid)
 
     def retry(self, uid: str, moment: float) -> None:
         """Record that an eviction was refused, and is to be sent again, but not before this moment."""
+        self._had_turn(uid)
         self._not_before[uid] = moment

@@ -31,6 +31,7 @@ Rank = tuple[int, int, bool, int, queue_order.Order]
 ReservedBefore = Callable[[SortKey], frozenset[str] | None]
 
 HELD_BACK_SECONDS: Final = 0.25
+DEMOTED_SECONDS: Final = 0.1  # From one turn of a demoted pod to the next.
 MOST_RESERVED: Final = 256  # Nodes for one kind; beyond that all are reserved for it.
 # Reserved nodes in a round, of all kinds together. For kinds after so many all nodes count as reserved.
 MOST_LOOKED_AT: Final = 1 << 16
@@ -203,6 +204,8 @@ class Rotation:
         self._valid = valid
         self._suspended = suspended
         self._ranks = queues.Lines[str, Rank](valid)
+        self._demoted = queues.Lines[str, Rank](valid)
+        self._next_of_demoted = 0.0  # When one of them may have a turn.
         self._untried = queues.Queue[SortKey](valid, suspended)
         self._new: list[tuple[int, Entry]] = []  # With their tickets; most leave before they need a turn.
         self._most_new = queues.SPARE_TICKETS
@@ -211,7 +214,7 @@ class Rotation:
     @property
     def tickets(self) -> int:
         """Count the tickets of all lines, void ones included."""
-        return len(self._new) + self._ranks.tickets + self._untried.tickets
+        return len(self._new) + self._ranks.tickets + self._demoted.tickets + self._untried.tickets
 
     def stand(self, entry: Entry) -> None:
         """Add a pod that is active."""
@@ -232,7 +235,8 @@ class Rotation:
 
     def _rank(self, entry: Entry) -> None:
         rank = entry.order[0], -entry.extra, entry.attempts > 0, entry.turns, entry.order
-        self._ranks.push(entry.pod_info.namespace, rank, entry.ticket, entry.pod_info.uid)
+        lines = self._demoted if entry.demoted else self._ranks
+        lines.push(entry.pod_info.namespace, rank, entry.ticket, entry.pod_info.uid)
 
     def each(
         self, entries: dict[str, Entry], done: Collection[str], now: float
@@ -241,14 +245,16 @@ class Rotation:
 
         As long as pods have never been tried, no pod of lower priority comes before them, unless the tries of
         their namespace have taken too long; once those have had their turns, pods of lower priority follow in
-        the same round. Demoted pods have no turns. Where all nodes are reserved for others, a pod is skipped.
+        the same round. Of the demoted pods one has a turn now and then, for whoever keeps others active would
+        keep them waiting for ever. Where all nodes are reserved for others, a pod is skipped.
         """
         self._sort_in_new()
         before = self.reservations.before(self._suspended.names)
         skipped: set[str] = set()
         taken: list[Entry] = []
         try:
-            for entry in self._in_turn(entries, done, skipped, taken, now):
+            demoted = self._demoted_in_turn(entries, done, taken, now)
+            for entry in itertools.chain(demoted, self._in_turn(entries, done, skipped, taken, now)):
                 if (reserved := _reserved(entry, before, now)) is not None:
                     yield entry, reserved
                     continue
@@ -304,11 +310,30 @@ class Rotation:
             if entry.order[0] > priority:
                 return None
             self._ranks.take(namespace)
-            if not entry.demoted:
+            taken.append(entry)
+            if ticket[2] not in done and not entry.demoted:
+                return entry
+        return None
+
+    def _demoted_in_turn(
+        self, entries: dict[str, Entry], done: Collection[str], taken: list[Entry], now: float
+    ) -> Iterator[Entry]:
+        """Yield a demoted pod if it is time for one, each of another namespace than the last."""
+        if now < self._next_of_demoted:
+            return
+        for namespace in self._demoted:
+            if namespace in self._suspended or self.time_shares.exceeded(namespace, now):
+                continue
+            while (ticket := self._demoted.first(namespace)) is not None:
+                entry = entries[ticket[2]]
+                self._demoted.take(namespace)
                 taken.append(entry)
                 if ticket[2] not in done:
-                    return entry
-        return None
+                    entry.turns += 1
+                    self._demoted.move_back(namespace)
+                    self._next_of_demoted = now + DEMOTED_SECONDS
+                    yield entry
+                    return
 
 
 class _Untried:

@@ -8,6 +8,7 @@ limits allow. What containers request is always read.
 """
 
 import itertools
+import re
 from collections.abc import Iterable, Iterator
 from typing import Final, TypeVar
 
@@ -37,7 +38,8 @@ READ_VOLUMES: Final = (
     b'"awsElasticBlockStore":',
 )
 DO_NOT_SCHEDULE: Final = (b'"DoNotSchedule"',)
-NAMESPACES: Final = (b'"namespaces":', b'"namespaceSelector":')
+# What follows tells them from the labels of a selector, which may be called alike.
+NAMESPACES: Final = re.compile(rb'"namespaces":\s*\[|"namespaceSelector":\s*\{')
 
 
 class Pod(raw.Pod, frozen=True):
@@ -226,8 +228,7 @@ def _pod_anti_affinity(affinity: _PodAffinity | None) -> raw.PodAffinity | None:
     found = _pod_affinity(affinity)
     if affinity is None or found is None or len(affinity.required) <= MAX_LIST_BYTES:
         return found
-    body = bytes(affinity.required)
-    elsewhere = raw.LabelSelector() if any(word in body for word in NAMESPACES) else None
+    elsewhere = raw.LabelSelector() if NAMESPACES.search(bytes(affinity.required)) else None
     return raw.PodAffinity(
         (raw.PodAffinityTerm(raw.LabelSelector(), namespace_selector=elsewhere),), found.preferred
     )
