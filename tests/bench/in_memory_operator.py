@@ -180,9 +180,13 @@ def _nic(at: int, minor: int, roots: list[str]) -> PhysicalDevice:
 
 
 def caches() -> "list[functools._lru_cache_wrapper[object]]":
-    """Return the caches of all functions of Berth; ask before objects are frozen, for then none is found."""
-    found = (one for one in gc.get_objects() if isinstance(one, functools._lru_cache_wrapper))
-    return [one for one in found if one.__module__.startswith("berth_")]
+    """Return the caches of all functions of Berth, frozen ones included, of which Python lists none."""
+    was_frozen = gc.get_freeze_count() > 0
+    gc.unfreeze()
+    every = [one for one in gc.get_objects() if isinstance(one, functools._lru_cache_wrapper)]
+    if was_frozen:
+        gc.freeze()
+    return [one for one in every if one.__module__.startswith("berth_")]
 
 
 # ---------------------------------------------------------------- the operator

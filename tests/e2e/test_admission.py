@@ -93,14 +93,13 @@ async def test_without_our_lease_only_our_binds_are_refused(stage: Stage, operat
     with contextlib.suppress(errors.NotFound):
         await stage.admin.delete(resources.LEASES, names.LEADER_LEASE, namespace=names.SYSTEM_NAMESPACE)
 
-    async def refused() -> str:
+    async def misses_it() -> bool:
         with contextlib.suppress(errors.NotFound):
-            return await refusal(
-                bind(stage, operator, "ours", labels=FENCED, annotations={names.TERM: "a/7"})
-            )
-        return ""
+            binding = bind(stage, operator, "ours", labels=FENCED, annotations={names.TERM: "a/7"})
+            return "no params found" in await refusal(binding)
+        return False
 
-    assert "no params found" in await stage.until("the server to miss the Lease", refused)
+    assert await stage.until("the server to miss the Lease", misses_it)
     await bind(stage, stage.admin, "theirs")
     assert set(await stage.bound()) == {"theirs"}
 
