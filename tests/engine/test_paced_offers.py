@@ -1,5 +1,7 @@
 """A node that improves again and again wakes pods a few times at once, then now and then; nothing is lost."""
 
+import pytest
+
 from berth_operator.engine import loop, paced_wakes
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import decisions
@@ -102,3 +104,13 @@ async def test_what_a_node_has_in_the_end_is_given() -> None:
     await engine.run(until=lambda: engine.writer.binds)
 
     assert [call.name for call in engine.writer.binds] == ["p"]
+
+
+def test_a_node_that_wakes_many_kinds_is_offered_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them is tried, and others wait meanwhile."""
+    monkeypatch.setattr(paced_wakes, "PAUSE_FOR_KIND", 4.0)
+    now = clock.Clock()
+    ledger = ledgers.with_nodes(2, now=now)
+    ledgers.add_sleeping(ledger, "p", ClusterEvent.DEVICE_CHANGED)
+
+    assert times_woken(ledger, now) < paced_wakes.WAKES_IN_A_ROW // 2

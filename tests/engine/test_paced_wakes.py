@@ -83,3 +83,30 @@ def test_a_late_call_may_make_others() -> None:
     paced.wake_delayed()
 
     assert sorted(made) == ["a", "b"]
+
+
+def test_calls_that_take_long_are_made_for_a_part_of_the_time() -> None:
+    """Whatever they are about, if they are of one account; others have accounts of their own."""
+    paced, now, made = stage()
+    paced.cpu_clock = clock.Ticking(0.1)
+    for at in range(20):
+        paced.wake(at, lambda: made.append("slow"), account="agent", pause=0.0)
+    paced.wake("other", lambda: made.append("other"), pause=0.0)
+
+    at_first = list(made)
+    now.advance(0.1 * paced_wakes.PAUSE_FOR_TIME)
+    paced.wake_delayed()
+
+    assert at_first == ["slow"] * 4 + ["other"]
+    assert made[len(at_first) :] == ["slow"]
+
+
+def test_what_a_call_has_brought_about_is_paid_for_as_well() -> None:
+    """A node that wakes very many kinds of pods does so seldom."""
+    paced, now, made = stage()
+    paced.wake("a", lambda: made.append("first"))
+
+    paced.charge("a", paced_wakes.CREDIT)
+    paced.wake("a", lambda: made.append("second"))
+
+    assert (made, paced.next_due()) == (["first"], now() + PAUSE)

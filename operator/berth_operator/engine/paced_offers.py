@@ -3,7 +3,7 @@
 That is paced, as `paced_wakes` says. Room that pods leave as they end is offered at once in any case.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from typing import Final
 
 from berth_operator.engine import paced_wakes
@@ -16,10 +16,6 @@ UNPACED: Final = frozenset({ClusterEvent.CAPACITY_FREED})
 Able = Callable[[queued_pods.PodInfo], bool]  # Whether a node may take a pod.
 # The same for a node; with what it had left before, only its resources have changed.
 Judge = Callable[[str, node_offers.Left | None], Able]
-
-
-def _improved(node: str) -> Hashable:
-    return "a node has improved", node
 
 
 class PacedOffers:
@@ -42,14 +38,14 @@ class PacedOffers:
         """Wake the pods that a node may take, now or soon, whatever has changed."""
         if self._backlog:
             self._changes.setdefault(node, set()).add(change)
-            self._paced.wake(_improved(node), lambda: self._offer_now(node))
+            self._paced.wake(paced_wakes.improved_node(node), lambda: self._offer_now(node))
 
     def _offer_now(self, node: str) -> None:
         able, awake = self._judge(node, None), len(self._backlog.reservations)
         for change in sorted(self._changes.pop(node)):
             self._wake(node, change, able)
-        woken = max(0, len(self._backlog.reservations) - awake)
-        self._paced.charge(_improved(node), woken * paced_wakes.PAUSE_FOR_KIND)
+        woken = len(self._backlog.reservations) - awake
+        self._paced.charge(paced_wakes.improved_node(node), woken * paced_wakes.PAUSE_FOR_KIND)
 
     def _wake(self, node: str, change: ClusterEvent, able: Able) -> None:
         if not self._backlog.node_changed(node, frozenset({change}), able):

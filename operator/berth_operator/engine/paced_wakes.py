@@ -22,6 +22,11 @@ PAUSE_FOR_KIND: Final = 0.004  # The same for each kind of pods that it wakes: t
 CREDIT: Final = (WAKES_IN_A_ROW - 1) * SECONDS_BETWEEN_WAKES
 
 
+def improved_node(node: str) -> Hashable:
+    """Return the key under which a node that has improved is offered to waiting pods."""
+    return "a node has improved", node
+
+
 def device(node: str) -> Hashable:
     """Return the key under which the reading of a Device is paced."""
     return "a Device has changed", node

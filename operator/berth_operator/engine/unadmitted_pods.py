@@ -9,8 +9,8 @@ What is free is computed from the pods that are certainly there: not from other 
 the kubelet may admit any first, nor from binds under way, which may reach it later. So the charges follow
 from the objects alone, in any order of their events. All pods on an unknown node are charged.
 
-The charges of thousands may change at once. So a pod is charged only a few of its ports,
-disks and claims before it is admitted, and only these ports can keep it out; its amounts and cards are whole.
+The charges of thousands may change at once. So a pod is charged only a few of its ports, disks and claims
+before it is admitted, and only these ports can keep it out; its amounts and cards are whole.
 Where a node has many, and changes all the time, that is done less often (`paced_wakes`).
 """
 
