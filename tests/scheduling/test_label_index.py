@@ -7,7 +7,7 @@ from unittest import mock
 import hypothesis
 from hypothesis import strategies as st
 
-from berth_operator.scheduling import pod_index
+from berth_operator.scheduling import label_index, pod_index
 from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.label_index import LabelIndex
 from berth_operator.scheduling.nodes import facts
@@ -119,6 +119,31 @@ def test_labels_that_are_gone_are_forgotten() -> None:
         assert len(index._namespace_of) == len(UIDS)
 
 
+def test_which_pods_have_a_key_is_kept_as_pods_come_and_go() -> None:
+    """Each of thousands of pods may have a value of its own: nobody goes through them all again and again."""
+    index = LabelIndex()
+    asked = [
+        Question(None, (LabelExpression("name", operator, ()),), exclude_leaving=False)
+        for operator in ("Exists", "DoesNotExist")
+    ]
+    go_through = label_index._ByValue.all_groups
+    with mock.patch.object(label_index._ByValue, "all_groups", autospec=True, side_effect=go_through) as gone:
+        for at in range(100):
+            index.add(hold_of(f"u{at}", Pod("ml", (("name", str(at)),), 0, leaving=False)), 0)
+            assert [sum(counted(index, one)) for one in asked] == [at + 1, 0]
+        assert gone.call_count < 15, "again only where there is no room for more groups"
+
+
+def test_keys_that_were_asked_for_have_a_limit() -> None:
+    """Beyond it all are forgotten, and gone through again when somebody asks."""
+    index = LabelIndex()
+    index.add(hold_of("a", Pod("ml", (("app", "1"),), 0, leaving=False)), 0)
+    for at in range(label_index.MOST_KEYS_ASKED + 1):
+        exists = LabelExpression(f"key-{at}", "DoesNotExist", ())
+        assert sum(counted(index, Question(None, (exists,), exclude_leaving=False))) == 1
+    assert len(index._groups_with) == 1
+
+
 class CountedRows(dict[str, int]):
     """The rows of nodes; it is counted how often one is looked up."""
 
@@ -130,19 +155,20 @@ class CountedRows(dict[str, int]):
 
 
 def test_a_new_selector_looks_at_no_single_pod() -> None:
-    """Once pods are sorted by their labels, the next selectors are answered from that."""
+    """Pods are sorted by their labels when they come, and selectors are answered from that."""
     rows = CountedRows({f"n{row}": row for row in range(ROWS)})
     holds = [
         hold_of(f"u{at}", Pod("ml", (("name", str(at)),), at % ROWS, leaving=False)) for at in range(100)
     ]
     index = pod_index.PodIndex(rows, lambda: holds, no_labels)
-    looks = []
+    for one in holds:
+        index.add(one)
+    looks = rows.looks
     for at in range(3):
         expressions = (LabelExpression("name", "NotIn", (str(at),)),)
         key = pod_index.CounterKey((facts.PodSelector(("ml",), expressions),))
         assert sum(index.counts(key, ROWS)) == 99
-        looks.append(rows.looks)
-    assert looks[1:] == looks[:1] * 2
+    assert rows.looks == looks
 
 
 def test_a_selector_of_namespaces_is_read_once_for_all_of_them() -> None:
@@ -150,6 +176,8 @@ def test_a_selector_of_namespaces_is_read_once_for_all_of_them() -> None:
     named = [Pod(f"team-{at}", (("app", "1"),), at % ROWS, leaving=False) for at in range(50)]
     holds = [hold_of(f"u{at}", one) for at, one in enumerate(named)]
     index = pod_index.PodIndex({f"n{row}": row for row in range(ROWS)}, lambda: holds, no_labels)
+    for one in holds:
+        index.add(one)
     index.set_namespace("team-1", {"tier": "1"})
     has_tier = (LabelExpression("tier", "Exists", ()),)
     key = pod_index.CounterKey((facts.PodSelector(("team-2", "none"), (), has_tier),))

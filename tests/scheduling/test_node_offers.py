@@ -7,8 +7,10 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
+from berth_crds import vocabulary
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import cycle, decisions, node_offers, queued_pods
+from berth_operator.scheduling.delivery_methods import DeliveryMethod
 from berth_operator.scheduling.devices import requests
 from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 from berth_operator.scheduling.policy import Policy
@@ -126,6 +128,26 @@ def test_who_waits_for_a_model_is_helped_by_no_other(ask: requests.Gpus) -> None
             builders.pod_info(request=builders.request(ask, models=[model]))
         )
         for model, policy in ((card, Policy()), ("other", Policy()), ("other", renamed))
+    ]
+
+    assert found == [True, False, True]
+
+
+def test_cards_that_a_pod_cannot_get_help_it_as_little() -> None:
+    """Unless a policy says how pods get their cards."""
+    by_plugin, by_environment = DeliveryMethod.DEVICE_PLUGIN, DeliveryMethod.ENVIRONMENT
+    device = builders.device("n1", cards=[CARD], delivery=by_environment | DeliveryMethod.UNCHECKED)
+    inventory = builders.inventory(builders.node("n1"), device)
+
+    found = [
+        node_offers.judge(inventory, "n1", policy=policy)(
+            builders.pod_info(demand=builders.demand(delivery=delivery))
+        )
+        for delivery, policy in (
+            (by_environment, Policy()),
+            (by_plugin, Policy()),
+            (by_plugin, Policy(delivery=vocabulary.Delivery.ENVIRONMENT)),
+        )
     ]
 
     assert found == [True, False, True]

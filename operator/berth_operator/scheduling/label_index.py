@@ -25,6 +25,9 @@ Groups = npt.NDArray[np.int32]
 NUMBER: Final = "i"  # Of a group, or of a row.
 FLAG: Final = "b"
 NO_GROUPS: Final[Groups] = np.empty(0, dtype=np.int32)
+# Keys for which it is kept which groups have them, and how much memory that may take.
+MOST_KEYS_ASKED: Final = 1024
+MOST_KEYS_ASKED_BYTES: Final = 32 << 20
 
 
 class LabelIndex:
@@ -33,6 +36,7 @@ class LabelIndex:
     __slots__ = (
         "_by_key",
         "_group_of",
+        "_groups_with",
         "_is_leaving",
         "_namespace_of",
         "_namespaces",
@@ -56,6 +60,9 @@ class LabelIndex:
         self._namespaces: dict[str, _Namespace] = {}
         self._unused_namespaces = array.array(NUMBER)
         self._by_key: dict[str, _ByValue] = {}
+        # Which groups have a label with any value, by its key: of keys that were asked for. There is room for
+        # groups to come.
+        self._groups_with: dict[str, Mask] = {}
 
     def __repr__(self) -> str:
         """Return the state in words."""
@@ -96,7 +103,16 @@ class LabelIndex:
             if (by_value := self._by_key.get(key)) is None:
                 by_value = self._by_key[key] = _ByValue()
             by_value.add(value, group)
+        self._note_keys(group, labels, has_them=True)
         return group
+
+    def _note_keys(self, group: int, labels: facts.Labels, *, has_them: bool) -> None:
+        for key, _ in labels if self._groups_with else ():
+            if (mask := self._groups_with.get(key)) is not None:
+                if group < len(mask):
+                    mask[group] = has_them
+                else:
+                    del self._groups_with[key]
 
     def remove(self, hold: Hold) -> None:
         """Remove a pod; the last one takes its place."""
@@ -123,6 +139,7 @@ class LabelIndex:
             self._by_key[key].remove(value, group)
             if not self._by_key[key]:
                 del self._by_key[key]
+        self._note_keys(group, labels, has_them=False)
 
     def counts(
         self,
@@ -152,15 +169,27 @@ class LabelIndex:
                 case "In":
                     found &= self._any_of(map(by_value.of, one.values))
                 case "Exists":
-                    found &= self._any_of((by_value.all_groups,))
+                    found &= self._with_key(one.key)
                 case "NotIn" if one.values:
                     for value in one.values:
                         found[by_value.of(value)] = False
                 case "DoesNotExist":
-                    found[by_value.all_groups] = False
+                    found &= ~self._with_key(one.key)
                 case _:  # No pod meets an operator that is not known, nor `NotIn` without values.
                     found[:] = False
         return found
+
+    def _with_key(self, key: str) -> Mask:
+        """Return which groups have a label with a key, whatever its value."""
+        size = len(self._namespace_of)
+        mask = self._groups_with.get(key)
+        if mask is None or len(mask) < size:
+            room = size + size // 2 + 1
+            if len(self._groups_with) >= min(MOST_KEYS_ASKED, MOST_KEYS_ASKED_BYTES // room):
+                self._groups_with.clear()
+            mask = self._groups_with[key] = np.zeros(room, dtype=np.bool_)
+            mask[self._by_key.get(key, NO_VALUES).all_groups()] = True
+        return mask[:size]
 
     def _any_namespace(self, names: Iterable[str]) -> Mask:
         """Return by number which namespaces have any of these names."""
@@ -187,60 +216,52 @@ class _Namespace:
 
 
 class _ByValue:
-    """The groups that have a label, by its value. One that is alone is kept bare: most values have one.
+    """The groups that have a label, by its value: most values have one group, and need no set.
 
-    What was asked for is kept as an array, too, until a group comes or goes.
+    A value that was asked for has its groups as an array, too, until one comes or goes.
     """
 
-    __slots__ = ("_all_groups", "_arrays", "_found")
+    __slots__ = ("_alone", "_arrays", "_together")
 
     def __init__(self) -> None:
-        self._found: dict[str, int | set[int]] = {}
+        self._alone: dict[str, int] = {}  # The groups of values that have one.
+        self._together: dict[str, set[int]] = {}
         self._arrays: dict[str, Groups] = {}
-        self._all_groups: Groups | None = None
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self._alone) + len(self._together)
 
-    def add(self, value: str, number: int) -> None:
-        self._changed(value)
-        found = self._found.get(value)
-        if found is None:
-            self._found[value] = number
-        elif isinstance(found, set):
-            found.add(number)
-        else:
-            self._found[value] = {found, number}
-
-    def remove(self, value: str, number: int) -> None:
-        self._changed(value)
-        found = self._found[value]
-        if isinstance(found, set):
-            found.remove(number)
-        if not isinstance(found, set) or not found:
-            del self._found[value]
-
-    def _changed(self, value: str) -> None:
-        self._all_groups = None
-        if self._arrays:
+    def add(self, value: str, group: int) -> None:
+        if (groups := self._together.get(value)) is not None:
             self._arrays.pop(value, None)
+            groups.add(group)
+        elif (other := self._alone.pop(value, None)) is not None:
+            self._together[value] = {other, group}
+        else:
+            self._alone[value] = group
+
+    def remove(self, value: str, group: int) -> None:
+        if (groups := self._together.get(value)) is None:
+            del self._alone[value]
+            return
+        self._arrays.pop(value, None)
+        groups.remove(group)
+        if len(groups) == 1:
+            del self._together[value]
+            self._alone[value] = groups.pop()
 
     def of(self, value: str) -> int | Groups:
         """Return the groups with a value."""
-        found = self._found.get(value)
-        if not isinstance(found, set):
-            return NO_GROUPS if found is None else found
-        if value not in self._arrays:
-            self._arrays[value] = np.fromiter(found, np.int32, len(found))
-        return self._arrays[value]
+        if (groups := self._together.get(value)) is None:
+            return self._alone.get(value, NO_GROUPS)
+        if (found := self._arrays.get(value)) is None:
+            found = self._arrays[value] = np.fromiter(groups, np.int32, len(groups))
+        return found
 
-    @property
     def all_groups(self) -> Groups:
-        """The groups with any value."""
-        if self._all_groups is None:
-            each = (one if isinstance(one, set) else (one,) for one in self._found.values())
-            self._all_groups = np.fromiter(itertools.chain.from_iterable(each), np.int32)
-        return self._all_groups
+        """Return the groups with any value."""
+        each = itertools.chain(self._alone.values(), *self._together.values())
+        return np.fromiter(each, np.int32)
 
 
 NO_VALUES: Final = _ByValue()

@@ -4,8 +4,8 @@ When something becomes free or a node changes, most waiting pods could not use i
 nodes for each of them would take longer than the change is worth, so each kind of waiting pod is
 first compared with the one node that changed. A yes promises nothing, a no is certain: what is
 compared here is necessary on any node. Selectors and taints are compared where that is remembered
-from a search, and of the conditions on cards their uuids and models. Combinations, and all constraints that
-are not named here, are left to the search.
+from a search, of the conditions on cards their uuids and models, and how containers get their
+cards. Combinations, and all constraints that are not named here, are left to the search.
 """
 
 import dataclasses
@@ -13,8 +13,10 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from berth_crds import vocabulary
 from berth_operator.scheduling import (
     decisions,
+    delivery_methods,
     gpu_units,
     node_info,
     node_table,
@@ -23,6 +25,7 @@ from berth_operator.scheduling import (
     signatures,
 )
 from berth_operator.scheduling.constraints import registry
+from berth_operator.scheduling.delivery_methods import DeliveryMethod
 from berth_operator.scheduling.devices import conditions, device_facts, requests
 from berth_operator.scheduling.devices.device_facts import PhysicalDevice
 from berth_operator.scheduling.holds import Hold
@@ -51,6 +54,7 @@ class Offer:
     uuids: frozenset[str] = frozenset()  # Of its cards and of their instances.
     unused: frozenset[str] = frozenset()  # Of the cards that nobody uses any of.
     models: frozenset[str] = frozenset()  # Of its cards.
+    delivery: DeliveryMethod = delivery_methods.ALL
 
 
 def left(inventory: Inventory, name: str) -> Left:
@@ -86,6 +90,7 @@ def offer(inventory: Inventory, name: str, core_limit: int = requests.WHOLE) -> 
         uuids=frozenset(device_facts.unique_uuids(info.device)) if info.device else frozenset(),
         unused=frozenset(card.uuid for card, unused in zip(cards, table.unused[at], strict=False) if unused),
         models=frozenset(card.model for card in cards),
+        delivery=DeliveryMethod(int(table.delivery[at])),
     )
 
 
@@ -161,7 +166,9 @@ def judge(
             return False
         if not may_take(there, pod_info.request, pod_info.demand):
             return False
-        # A policy may have names of its own for models.
+        # A policy may have pods delivered by other methods than their own, and names of its own for models.
+        if policy.delivery is vocabulary.Delivery.REPORTED and not there.delivery & pod_info.demand.delivery:
+            return False
         if not policy.models and not _has_model(there, pod_info.request):
             return False
         return inventory.accepts(inventory.index[name], pod_info.demand.node_selection) is not False

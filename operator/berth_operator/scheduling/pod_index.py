@@ -1,10 +1,11 @@
 """Which pods are on which nodes, by namespace and labels: what spread and pod affinity are counted from.
 
-Nothing is counted until somebody asks, nor are pods sorted by their labels before. A selector that was asked
-for keeps its counts by row, and each pod that comes, goes or changes its labels is added to the counts of the
-selectors that select it. Which these are is remembered by labels, for the pods of one workload have the same.
-The least recently asked selectors are forgotten. What a pod with very many selectors asks for is counted anew
-after each change of pods: kept, a few such pods would drive out the counts of all others.
+Pods are sorted by their labels as they come, for to sort all when somebody asks would take too long; but none
+is counted before. A selector that was asked for keeps its counts by row, and each pod that comes, goes or
+changes its labels is added to the counts of the selectors that select it. Which these are is remembered by
+labels, for the pods of one workload have the same. The least recently asked selectors are forgotten. What a
+pod with very many selectors asks for is counted anew after each change of pods: kept, a few such pods would
+drive out the counts of all others.
 
 What pods on nodes say of others is kept by distinct term (`pod_terms`): their required anti-affinity keeps
 others away, whether these ask for anything or not, and their weighted terms count where others choose.
@@ -104,9 +105,8 @@ class PodIndex:
         node_labels: Callable[[], labels.Labels],
     ) -> None:
         self._rows = rows
-        self._holds = holds
         self._node_labels = node_labels
-        self._pods: label_index.LabelIndex | None = None  # None until somebody asks.
+        self._pods = label_index.LabelIndex()
         self._namespaces: dict[str, Mapping[str, str]] = {}  # Their labels.
         # By namespace, how many pods of each row there are whose labels are not known.
         self._unlabelled: dict[str, collections.Counter[int]] = {}
@@ -142,8 +142,7 @@ class PodIndex:
     def add(self, hold: Hold) -> None:
         """Add a pod that is on a node."""
         self._counted_once.clear()
-        if self._pods is not None:
-            self._pods.add(hold, self._rows[hold.node])
+        self._pods.add(hold, self._rows[hold.node])
         self.by_controller.count(hold, self._rows[hold.node], 1)
         if self._counters or hold.anti_affinity or hold.weighted_terms or not hold.labels_known:
             self._count(hold, 1)
@@ -151,8 +150,7 @@ class PodIndex:
     def remove(self, hold: Hold) -> None:
         """Remove a pod."""
         self._counted_once.clear()
-        if self._pods is not None:
-            self._pods.remove(hold)
+        self._pods.remove(hold)
         self.by_controller.count(hold, self._rows[hold.node], -1)
         if self._counters or hold.anti_affinity or hold.weighted_terms or not hold.labels_known:
             self._count(hold, -1)
@@ -160,7 +158,6 @@ class PodIndex:
     @contextlib.contextmanager
     def without(self, holds: Sequence[Hold]) -> Iterator[None]:
         """Answer for a while as if these pods were not there."""
-        self._by_labels()
         for hold in holds:
             self.remove(hold)
         try:
@@ -168,13 +165,6 @@ class PodIndex:
         finally:
             for hold in holds:
                 self.add(hold)
-
-    def _by_labels(self) -> label_index.LabelIndex:
-        if self._pods is None:
-            self._pods = label_index.LabelIndex()
-            for hold in self._holds():
-                self._pods.add(hold, self._rows[hold.node])
-        return self._pods
 
     def replace(self, before: Hold, hold: Hold) -> bool:
         """Replace a pod on the same node; return whether it is another one to those who look at it."""
@@ -273,7 +263,7 @@ class PodIndex:
     def _counts_now(self, key: CounterKey, size: int) -> node_table.Counts:
         if (expressions := key.expressions) is None:
             return np.zeros(size, dtype=np.int32)
-        return self._by_labels().counts(
+        return self._pods.counts(
             self._namespaces_of(key), expressions, size, exclude_leaving=key.exclude_terminating
         )
 
@@ -303,7 +293,7 @@ class PodIndex:
         named = set(selector.namespaces)
         if selector.namespace_selector is not None:
             meant = label_matcher(selector.namespace_selector)
-            there = self._by_labels().namespaces
+            there = self._pods.namespaces
             named.update(one for one in there if meant(self.labels_of_namespace(one)))
         return named
 
