@@ -58,7 +58,7 @@ class Fgd:
         able = self._able(score_input, taken=True)
         if score_input.share is None or score_input.cards_with_room is None:
             unused = score_input.unused
-            taken = unused & (np.cumsum(unused, axis=1) <= score_input.need.whole)
+            taken = unused & (np.cumsum(unused, axis=1) <= score_input.need.whole_cards)
             after, slot = self._use(able, *self._on_cards(np.where(taken, 0, free))), None
         else:
             by_slot = np.stack(list(self._after_share(able, free, score_input.share.percent)), axis=1)

@@ -331,7 +331,7 @@ def has_room(uuid: str, ask: requests.Gpus, held: list[Hold], limit: int) -> boo
     """Whether a card has room for a part, or for all of it."""
     there = [one for each in held for one in each.shares if one.uuid == uuid]
     core, memory = sum(one.core for one in there), sum(one.memory for one in there)
-    if ask.whole:
+    if ask.is_whole:
         return not there
     return memory + ask.memory <= builders.MEMORY and core + ask.core <= limit
 

@@ -82,7 +82,7 @@ def test_waiting_pod_is_read_whole() -> None:
 
     assert (found.uid, found.title, found.faults) == ("uid-p", "ml/p", ())
     assert (found.priority, found.created) == (7, "2026-01-01T00:00:00Z")
-    assert found.request.need.whole == 2
+    assert found.request.need.whole_cards == 2
     assert (found.demand.device_resources, found.demand.node_selection) == (((names.NVIDIA_GPU, 2),), ZONED)
 
 
@@ -127,7 +127,7 @@ def test_init_containers_come_first_and_say_whether_they_stay() -> None:
         ContainerRequest("a", one),
         ContainerRequest("b", one),
     )
-    assert request.need.whole == 3
+    assert request.need.whole_cards == 3
 
 
 def test_a_limit_alone_is_the_request() -> None:

@@ -117,4 +117,4 @@ COPIED = {names.ALLOCATION: "{}", names.MINORS: "0", names.container_key("main",
 )
 def test_what_asks_for_nothing_is_let_through(asked: dict[str, object], about: dict[str, Any]) -> None:
     """Keys of others, and those that Berth writes elsewhere or over the old ones, are no mistake on a pod."""
-    assert pod_requests.request(pod_requests.asking(CARD | asked, **about)).need.whole == 1
+    assert pod_requests.request(pod_requests.asking(CARD | asked, **about)).need.whole_cards == 1

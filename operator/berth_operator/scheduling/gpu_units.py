@@ -79,19 +79,19 @@ def _means_another(request: requests.DeviceRequest, demand: facts.NodeDemand, un
 def _parts_by_gpu_name(request: requests.DeviceRequest, demand: facts.NodeDemand) -> bool:
     """Whether parts of cards are asked for, and the cards by the name nvidia.com/gpu."""
     asked = dict(demand.device_resources).get(names.NVIDIA_GPU, 0)
-    return bool(request.need.shares) and asked > request.need.whole
+    return bool(request.need.shares) and asked > request.need.whole_cards
 
 
 def _by_gpu_name(request: requests.DeviceRequest, demand: facts.NodeDemand) -> bool:
     """Whether whole cards of any size are asked for, all by the name nvidia.com/gpu, wherever they lie."""
     need = request.need
-    if not need.whole or need.shares or need.instances or need.replicas:
+    if not need.whole_cards or need.shares or need.instances or need.replicas:
         return False
     if request.grouping.restricts_sets or request.conditions.least_memory:
         return False
     asked = dict(demand.device_resources)
     cards = asked.keys() - device_types.BY_RESOURCE.keys()
-    return cards == {names.NVIDIA_GPU} and asked.get(names.NVIDIA_GPU) == need.whole
+    return cards == {names.NVIDIA_GPU} and asked.get(names.NVIDIA_GPU) == need.whole_cards
 
 
 @functools.lru_cache(maxsize=MOST_REMEMBERED)

@@ -44,7 +44,7 @@ class Offer:
     """What a node has left of its resources, and of its devices by sums."""
 
     left: Left
-    whole: int = 0
+    whole_cards: int = 0
     # Of each card in service: its uuid, core, percent of memory, memory.
     shares: tuple[tuple[str, int, int, int], ...] = ()
     replicas: int = 0
@@ -81,7 +81,7 @@ def offer(inventory: Inventory, name: str, core_limit: int = requests.WHOLE) -> 
     ratio, memory = table.ratio[at].tolist(), table.memory[at].tolist()
     return Offer(
         left=left(inventory, name),
-        whole=int(table.unused[at].sum()) - int(table.withheld[at]),
+        whole_cards=int(table.unused[at].sum()) - int(table.withheld[at]),
         shares=tuple((cards[slot].uuid, core[slot], ratio[slot], memory[slot]) for slot in slots),
         replicas=int(table.replicas[at]),
         instances=_named(table.profiles, table.instances[at].tolist()),
@@ -109,7 +109,7 @@ def room(there: Left, demand: facts.NodeDemand) -> bool:
 def may_take(there: Offer, request: requests.DeviceRequest, demand: facts.NodeDemand) -> bool:
     """Whether the node might take such a pod; a no is certain."""
     need = gpu_units.request_on_unit(request, demand, there.gpu_unit).need
-    if (need.whole and there.whole < need.whole) or there.replicas < need.replicas:
+    if (need.whole_cards and there.whole_cards < need.whole_cards) or there.replicas < need.replicas:
         return False
     if not room(there.left, demand):
         return False
@@ -124,7 +124,7 @@ def may_take(there: Offer, request: requests.DeviceRequest, demand: facts.NodeDe
 
 def _may_give(there: Offer, need: requests.Need, named: frozenset[str]) -> bool:
     """Whether the node has so many of the cards and instances that a pod names."""
-    if len(named & there.unused) < need.whole:
+    if len(named & there.unused) < need.whole_cards:
         return False
     return not (need.replicas or need.instances) or not named.isdisjoint(there.uuids)
 
@@ -132,7 +132,7 @@ def _may_give(there: Offer, need: requests.Need, named: frozenset[str]) -> bool:
 def _has_model(there: Offer, request: requests.DeviceRequest) -> bool:
     """Whether a node has a card of a model that will do, where the pod asks for cards or shares of them."""
     kinds, need = request.conditions.of_models, request.need
-    if kinds == requests.ANY_MODEL or there.gpu_unit or not (need.whole or need.shares):
+    if kinds == requests.ANY_MODEL or there.gpu_unit or not (need.whole_cards or need.shares):
         return True
     return any(conditions.model_meets(model, kinds) for model in there.models)
 

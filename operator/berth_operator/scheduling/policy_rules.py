@@ -109,7 +109,7 @@ def _name_of(policy: Policy, pattern: str) -> str:
 def _sharing(request: requests.DeviceRequest) -> Iterator[str]:
     """Return the containers that ask for a part of a card."""
     for one in request.containers:
-        if any(isinstance(ask, requests.Gpus) and not ask.whole for ask in one.asks):
+        if any(isinstance(ask, requests.Gpus) and not ask.is_whole for ask in one.asks):
             yield one.name
 
 

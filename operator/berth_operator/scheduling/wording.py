@@ -126,7 +126,7 @@ def have(count: int) -> str:
 
 def cards_wanted(need: requests.Need) -> int:
     """Return how many cards a pod wants, for `fewer`: 0 where that depends on which parts fit on one card."""
-    return 0 if need.shares and (need.whole or len(need.shares) > 1) else max(need.min_cards, 1)
+    return 0 if need.shares and (need.whole_cards or len(need.shares) > 1) else max(need.min_cards, 1)
 
 
 def fewer(than: int, thing: str) -> str:

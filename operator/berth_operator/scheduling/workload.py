@@ -69,8 +69,8 @@ def _keys(models: frozenset[str]) -> Models:
 
 
 def _sizes(need: requests.Need) -> Iterator[tuple[int, int]]:
-    if need.whole:
-        yield GRID, need.whole
+    if need.whole_cards:
+        yield GRID, need.whole_cards
     for ask in need.shares:
         by_bytes = -(-ask.memory * GRID // ASSUMED_CARD_BYTES)
         yield max(1, min(GRID, max(ask.percent, by_bytes))), ask.count

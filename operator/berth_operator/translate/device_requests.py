@@ -270,7 +270,7 @@ def _applicable(selection: device_annotations.DeviceSelection, containers: Conta
 
 
 def _any_whole(containers: Containers) -> bool:
-    return any(isinstance(ask, requests.Gpus) and ask.whole for one in containers for ask in one.asks)
+    return any(isinstance(ask, requests.Gpus) and ask.is_whole for one in containers for ask in one.asks)
 
 
 def _unused(selection: device_annotations.DeviceSelection, containers: Containers) -> Iterator[Refusal]:
@@ -316,7 +316,7 @@ def _contradictions(
                 f"{entries[key].place} and {entries[avoid].place} leave no card to choose from"
             )
     named = len(conditions.uuids - conditions.avoid_uuids)
-    need = max([whole.need.whole, *(share.count for share in whole.need.shares)])
+    need = max([whole.need.whole_cards, *(share.count for share in whole.need.shares)])
     if 0 < named < need:
         cards = "1 card" if named == 1 else f"{named} cards"
         yield refusals.invalid(
@@ -332,9 +332,9 @@ def _misplaced_partition(
     if names.RING_BANDWIDTH in entries and names.PARTITION not in entries:
         yield refusals.invalid(f"{entries[names.RING_BANDWIDTH].place} needs {names.PARTITION} beside it")
     partition = entries.get(names.PARTITION)
-    if partition and partition.own and need.cards and not need.whole:
+    if partition and partition.own and need.cards and not need.whole_cards:
         yield refusals.invalid(f"{partition.place} is about whole cards, and none is asked for")
-    count = max([need.whole, *(share.count for share in need.shares)])
+    count = max([need.whole_cards, *(share.count for share in need.shares)])
     if whole.grouping.scope is Scope.DEVICE and whole.grouping.required and count > 1:
         yield refusals.invalid(
             f"{entries[names.SCOPE].place} keeps the pod to one card, but {count} are asked for; "

@@ -181,8 +181,8 @@ def _distinct(asks: list[requests.Ask]) -> int:
     alone = sum(
         ask.count
         for ask in asks
-        if isinstance(ask, requests.Instances) or (isinstance(ask, requests.Gpus) and ask.whole)
+        if isinstance(ask, requests.Instances) or (isinstance(ask, requests.Gpus) and ask.is_whole)
     )
-    shares = [ask.count for ask in asks if isinstance(ask, requests.Gpus) and not ask.whole]
+    shares = [ask.count for ask in asks if isinstance(ask, requests.Gpus) and not ask.is_whole]
     replicas = [1 for ask in asks if isinstance(ask, requests.Replicas)]
     return alone + max([0, *shares, *replicas])

@@ -38,9 +38,11 @@ def test_sums_are_those_of_the_fullest_moment(request_: requests.DeviceRequest) 
     """Of each kind as much is needed as runs together at any one time."""
     need, together = request_.need, shares(request_)
 
-    assert need.whole == max(sum(ask.count for ask in asks if ask.whole) for asks in together)
+    assert need.whole_cards == max(sum(ask.count for ask in asks if ask.is_whole) for asks in together)
     assert need.core == max(sum(ask.count * ask.core for ask in asks) for asks in together)
-    assert need.ratio == max(sum(ask.count * ask.ratio for ask in asks if not ask.whole) for asks in together)
+    assert need.ratio == max(
+        sum(ask.count * ask.ratio for ask in asks if not ask.is_whole) for asks in together
+    )
     assert need.memory == max(sum(ask.count * ask.memory for ask in asks) for asks in together)
     for one in need.instances:
         counts = (
@@ -85,7 +87,7 @@ def test_of_many_shares_the_largest_are_asked(asks: list[requests.Gpus]) -> None
     assert len(largest) <= requests.FEW_SHARES
     assert set(largest) <= set(asks)
     if len(asks) <= requests.FEW_SHARES:
-        assert set(largest) == {ask for ask in asks if not ask.whole}
+        assert set(largest) == {ask for ask in asks if not ask.is_whole}
     elif len(largest) < requests.FEW_SHARES:
         assert all(any(requests._contains(one, ask) for one in largest) for ask in asks)
 

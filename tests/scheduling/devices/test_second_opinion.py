@@ -172,7 +172,7 @@ def test_the_short_way_leads_where_the_long_one_does(
 ) -> None:
     """What is answered without a search is what the search would have answered."""
     # To whom a single card is enough, a wish to sit close says nothing; only the short way knows that.
-    hypothesis.assume(request.grouping.required or request.need.whole or request.grouping.scope is None)
+    hypothesis.assume(request.grouping.required or request.need.whole_cards or request.grouping.scope is None)
 
     long_way = finder.search(exclusivity.for_request(view, request), request, Effort())
 
@@ -225,7 +225,7 @@ def test_the_best_set_of_whole_cards_wins_for_which_the_rest_fits(
 ) -> None:
     """No way that takes as few whole cards takes a set that is worth more, or that leaves more."""
     hypothesis.assume(request.grouping.scope is None or request.grouping.required)
-    found, count = allocator.allocate(view, request), request.need.whole
+    found, count = allocator.allocate(view, request), request.need.whole_cards
     hypothesis.assume(found is not None)
     answer, most = listed(found or ()), len(allocator.peak_shares(found or ()))
     borrows = not all(container.runs for container in request.containers)

@@ -239,7 +239,7 @@ def pod_info(dice: Dice, name: str = "p", *, simple: bool = False) -> queued_pod
     request = pod(dice, simple=simple)
     cpu = dice.choice((0, 500) if simple else (0, 500, 500, 2000, 5000))
     amounts = {nodes.CPU: cpu, LICENCE: dice.mostly(0, 1, 2), nodes.PODS: 1}
-    served = ((SERVED, request.need.whole),) if request.need.whole and dice.once_in(2) else ()
+    served = ((SERVED, request.need.whole_cards),) if request.need.whole_cards and dice.once_in(2) else ()
     place = nodes.ANYWHERE if simple else node_selection(dice)
     demand = nodes.NodeDemand(
         tuple((key, count) for key, count in sorted(amounts.items()) if count), served, place

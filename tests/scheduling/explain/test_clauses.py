@@ -125,7 +125,7 @@ OF_THE_POD: dict[str, tuple[Change, str]] = {
     ),
     **{
         f"{count} replicas, whole {whole}": (
-            asks.AskReplicas(position=asks.Position(0, 0), count=count, whole=whole),
+            asks.AskReplicas(position=asks.Position(0, 0), count=count, is_whole=whole),
             f"it asked for {text}",
         )
         for count, whole, text in (

@@ -227,8 +227,8 @@ def test_a_node_lacks_what_it_lacks_most(asks: list[requests.Gpus]) -> None:
         query = Query.for_all_nodes(inventory, signatures.of(pod.request, pod.demand))
         return registry.gaps(query)
 
-    together = sum(ask.count for ask in asks if ask.whole)
-    singly = [lacks(ask) for ask in asks if not ask.whole]
+    together = sum(ask.count for ask in asks if ask.is_whole)
+    singly = [lacks(ask) for ask in asks if not ask.is_whole]
     assert lacks(*asks) == pytest.approx(np.max([*singly, lacks(requests.cards(together))], axis=0))
 
 

@@ -79,7 +79,7 @@ def partition(pod: queued_pods.PodInfo) -> str:
         if grouping.ring_bandwidth
         else ""
     )
-    count = pod.request.need.whole
+    count = pod.request.need.whole_cards
     return f"NVLink partition of {count} {noun(CARDS, count)}{best}{wide}"
 
 

@@ -169,7 +169,7 @@ class AskReplicas(changes.Change):
     precedence: ClassVar = changes.Precedence.ASK_REPLICAS
     position: Position
     count: int
-    whole: bool
+    is_whole: bool
 
     def apply(self, scenario: Scenario) -> Scenario:
         """Return the scenario in which the pod asks for replicas."""
@@ -183,7 +183,7 @@ class AskReplicas(changes.Change):
         """Return what it would ask for."""
         now = f"{self.count} {noun(REPLICAS, self.count)} ({names.NVIDIA_GPU_SHARED})"
         cards = noun(CARDS, self.count)
-        if self.whole:
+        if self.is_whole:
             return f"it asked for {now} instead of {self.count} whole {cards}"
         was = "a part of a card" if self.count == 1 else f"parts of {self.count} cards"
         return f"it asked for {now} instead of {was}"
@@ -197,4 +197,4 @@ def in_replicas(failed: FailedPlacement) -> Iterator[ProposedChange]:
     ((position, ask),) = asks
     shared = (sum(one.reason is Reason.SHARING_MODE for one in found.verdicts) for found in failed.shortfalls)
     if isinstance(ask, requests.Gpus) and max(shared, default=0) >= ask.count:
-        yield ProposedChange([AskReplicas(position=position, count=ask.count, whole=ask.whole)])
+        yield ProposedChange([AskReplicas(position=position, count=ask.count, is_whole=ask.is_whole)])

@@ -43,7 +43,7 @@ CONDITIONS: Final = (
 
 def card_asks(need: requests.Need) -> list[requests.Gpus]:
     """Return what is asked of the cards that are given out whole or by shares."""
-    return [*([requests.cards(need.whole)] if need.whole else []), *need.largest_shares]
+    return [*([requests.cards(need.whole_cards)] if need.whole_cards else []), *need.largest_shares]
 
 
 # ---------------------------------------------------------------- which cards would do
@@ -62,13 +62,13 @@ def _fitting(query: Query) -> Iterator[tuple[Reason, node_table.Mask]]:
     conditions = query.signature.conditions
     if conditions == requests.ANY_CARD:
         return
-    kept: dict[str, object] = {}
+    so_far: dict[str, object] = {}
     for reason, fields in CONDITIONS:
-        wanted = {field: getattr(conditions, field) for field in fields}
-        if any(wanted.values()):
-            kept |= wanted
-            part = dataclasses.replace(requests.ANY_CARD, **kept)  # type: ignore[arg-type]  # its own fields
-            meets = matching_cards(query.inventory, query.rows, part, among=there)
+        part = {field: getattr(conditions, field) for field in fields}
+        if any(part.values()):
+            so_far |= part
+            first_ones = dataclasses.replace(requests.ANY_CARD, **so_far)  # type: ignore[arg-type]  # its own fields
+            meets = matching_cards(query.inventory, query.rows, first_ones, among=there)
             yield reason, there if meets is None else meets
 
 
@@ -82,7 +82,7 @@ def large_enough(query: Query, ask: requests.Gpus) -> node_table.Mask:
     total = query.table.total[query.rows]
     if ask.core > requests.WHOLE or ask.ratio > requests.WHOLE:
         return np.zeros(total.shape, dtype=np.bool_)
-    found: node_table.Mask = total >= (0 if ask.whole else 1 if ask.ratio else ask.memory)
+    found: node_table.Mask = total >= (0 if ask.is_whole else 1 if ask.ratio else ask.memory)
     return found
 
 
@@ -120,9 +120,9 @@ def feasible(query: Query) -> node_table.Mask:
     """Return the nodes that have enough cards left by the sums of the node table."""
     table, rows, need, matching = query.table, query.rows, query.need, query.matching
     mask = table.has_node[rows]  # Not written to: each of these gives a new mask.
-    if need.whole:
+    if need.whole_cards:
         unused = table.unused[rows] if matching is None else table.unused[rows] & matching
-        mask = mask & (node_table.count(unused) - table.withheld[rows] >= need.whole)
+        mask = mask & (node_table.count(unused) - table.withheld[rows] >= need.whole_cards)
     for ask in need.largest_shares:
         room = query.cards_with_room if need.filters_suffice else query.room_for(ask, matching)
         assert room is not None, "a share is asked for"  # noqa: S101
@@ -152,10 +152,10 @@ def resolvable(query: Query) -> Iterator[Rejection]:
     if not card_asks(need):
         return
     cards = meeting_conditions(query)
-    if need.whole:
+    if need.whole_cards:
         free = node_table.count(cards & table.unused[rows])
-        yield Rejection(free < need.whole, Reason.FULL)
-        yield Rejection(free - table.withheld[rows] < need.whole, Reason.WITHHELD)
+        yield Rejection(free < need.whole_cards, Reason.FULL)
+        yield Rejection(free - table.withheld[rows] < need.whole_cards, Reason.WITHHELD)
     for ask in need.largest_shares:
         few = node_table.count(query.room_for(ask, cards)) < ask.count
         if (few & (table.withheld[rows] > 0)).any():
@@ -174,12 +174,12 @@ def gaps(query: Query) -> Iterator[node_table.Scores]:
     # Real cards alone: the table has as many columns as the largest node has cards.
     core, memory, total = query.core[cards], table.memory[rows][cards], table.total[rows][cards]
     for ask in requests.uncontained(card_asks(query.need)):
-        if ask.whole:
+        if ask.is_whole:
             yield gap(node_table.count(cards & table.unused[rows]) - table.withheld[rows], ask.count)
         else:
-            wanted = total * ask.ratio // requests.WHOLE if ask.ratio else ask.memory
+            least = total * ask.ratio // requests.WHOLE if ask.ratio else ask.memory
             missing = np.ones(cards.shape)
-            missing[cards] = np.maximum(gap(core, ask.core), gap(memory, wanted))
+            missing[cards] = np.maximum(gap(core, ask.core), gap(memory, least))
             yield np.sort(missing, axis=1)[:, : ask.count].mean(axis=1)
 
 
@@ -207,7 +207,7 @@ def relaxations(failed: FailedPlacement) -> Iterator[ProposedChange]:
         if isinstance(ask, requests.Gpus):
             yield from device_asks.fewer(failed.request, position, most)
     for position, ask in device_asks.each(failed.request):
-        if isinstance(ask, requests.Gpus) and not ask.whole:
+        if isinstance(ask, requests.Gpus) and not ask.is_whole:
             yield from device_asks.smaller(failed, position, ask)
     yield from device_asks.in_replicas(failed)
 
@@ -274,8 +274,8 @@ def _rooms(shortfall: allocator.Shortfall | None) -> Iterator[tuple[float, Devic
     """Yield, for each card that would do with less of it used, the missing fraction and what to free."""
     for verdict in shortfall.verdicts if shortfall else ():
         wanted, free = verdict.wanted, verdict.free
-        whole = wanted.core >= verdict.total.core and wanted.memory >= verdict.total.memory
-        if verdict.reason in USED and not verdict.never_fits and not whole:
+        wants_all = wanted.core >= verdict.total.core and wanted.memory >= verdict.total.memory
+        if verdict.reason in USED and not verdict.never_fits and not wants_all:
             core, memory = _core_to_free(verdict), max(0, wanted.memory - free.memory)
             lack = max((one.missing_fraction for one in missing(verdict)), default=0.0)
             yield lack, DeviceRef(verdict.device, verdict.minor, core, memory, verdict.type)
@@ -303,8 +303,8 @@ def _too_few(nodes: int, pod: queued_pods.PodInfo, detail: str) -> str:
     if detail == REPLICAS:
         need = pod.request.need
         # On some nodes nvidia.com/gpu asks for replicas.
-        asked_as_gpu = not need.replicas and bool(need.whole)
-        wanted = need.whole if asked_as_gpu else need.replicas
+        asked_as_gpu = not need.replicas and bool(need.whole_cards)
+        wanted = need.whole_cards if asked_as_gpu else need.replicas
         instead = f" ({names.NVIDIA_GPU} asks for a whole card)" if wanted == 1 and not asked_as_gpu else ""
         return f"{have(nodes)} {fewer(wanted, 'replica')} of shared cards{instead}"
     if detail:
@@ -352,7 +352,9 @@ def _too_small(nodes: int, pod: queued_pods.PodInfo, _detail: str) -> str:
 def _in_replicas(nodes: int, pod: queued_pods.PodInfo, _detail: str) -> str:
     need = pod.request.need
     given = "that are given out only as time-sliced or MPS replicas"
-    return f"{have(nodes)} cards {given if need.whole or need.shares else 'with a different sharing mode'}"
+    return (
+        f"{have(nodes)} cards {given if need.whole_cards or need.shares else 'with a different sharing mode'}"
+    )
 
 
 def _withheld(nodes: int, _pod: queued_pods.PodInfo, detail: str) -> str:
@@ -362,7 +364,7 @@ def _withheld(nodes: int, _pod: queued_pods.PodInfo, detail: str) -> str:
 
 CONSTRAINT = Constraint(
     only_device_pods_lift_it=True,
-    applies_to=lambda signature: bool(signature.need.whole or signature.need.largest_shares),
+    applies_to=lambda signature: bool(signature.need.whole_cards or signature.need.largest_shares),
     feasible=feasible,
     unresolvable=unresolvable,
     resolvable=resolvable,

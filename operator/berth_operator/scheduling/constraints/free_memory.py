@@ -39,10 +39,10 @@ def resolvable(query: Query) -> Iterator[Rejection]:
     if not cards.card_asks(need):
         return
     enough = cards.meeting_conditions(query) & query.enough_memory_free
-    if need.whole:
+    if need.whole_cards:
         # Less what is kept back there for pods whose allocation cannot be read (`withheld_cards`).
         free = node_table.count(enough & table.unused[rows]) - table.withheld[rows]
-        yield Rejection(free < need.whole, Reason.FREE_MEMORY)
+        yield Rejection(free < need.whole_cards, Reason.FREE_MEMORY)
     for ask in need.largest_shares:  # What has room for these has room for each smaller share.
         yield Rejection(node_table.count(query.room_for(ask, enough)) < ask.count, Reason.FREE_MEMORY)
     if len(need.shares) > 1:  # And is there room for all shares together?

@@ -20,7 +20,7 @@ from berth_operator.scheduling.wording import clipped, have
 
 def asked(signature: signatures.Signature) -> bool:
     """Whether whole cards are asked for."""
-    return bool(signature.need.whole)
+    return bool(signature.need.whole_cards)
 
 
 def feasible(query: Query) -> node_table.Mask:
@@ -28,7 +28,7 @@ def feasible(query: Query) -> node_table.Mask:
     table, rows = query.table, query.rows
     if not table.honoring:
         return table.has_node[rows]  # As on most clusters: nothing to compute.
-    size = min(query.need.whole, scopes.LARGEST)
+    size = min(query.need.whole_cards, scopes.LARGEST)
     mask: node_table.Mask = (table.partition_sizes[rows] >> size & 1) == 1
     return mask & table.has_node[rows]
 
@@ -64,7 +64,7 @@ def remedies(scenario: Scenario, _: object) -> Iterator[ProposedChange]:
 
 def _words(nodes: int, pod: queued_pods.PodInfo, _: str) -> str:
     gives = "gives" if nodes == 1 else "give"
-    count = pod.request.need.whole
+    count = pod.request.need.whole_cards
     cards = "1 card" if count == 1 else f"{count} cards"
     return f"{have(nodes)} no free partition of {cards} and {gives} whole cards in partitions only"
 

@@ -118,7 +118,7 @@ class _Table:
 
     def within(self, scope: Scope) -> grants.Solved | None:
         """Try the sets of whole cards that a scope allows, the best first."""
-        selectable, count = self.problem.selectable, self.problem.request.need.whole
+        selectable, count = self.problem.selectable, self.problem.request.need.whole_cards
         # What any cards of a group would allow, asked when the first set of the group has failed.
         spare: dict[int, grants.Solved | None] = {}
         able = {
@@ -142,7 +142,7 @@ class _Table:
 
 def _choices(problem: packing_problems.NodeProblem, scope: Scope, effort: Effort) -> Iterator[scopes.Choice]:
     """Yield the sets of whole cards and the groups to keep to, the best first."""
-    selectable, count = problem.selectable, problem.request.need.whole
+    selectable, count = problem.selectable, problem.request.need.whole_cards
     if not count:
         return (scopes.Choice(0, group) for group in _groups(problem, scope))
     if selectable.free.bit_count() - problem.view.withheld < count:

@@ -125,7 +125,7 @@ def _share(problem: packing_problems.NodeProblem, pick: _Pick, left: Left) -> Sh
     limit = 0
     if isinstance(ask, requests.Gpus):
         memory = _memory(pick, ask, left)
-        limit = problem.view.recorded_limit(core, whole=ask.whole)
+        limit = problem.view.recorded_limit(core, whole=ask.is_whole)
     return Share(
         card.uuid,
         card.minor,

@@ -156,7 +156,7 @@ class NodeProblem:
         ask = self.ask_of(item)
         if isinstance(ask, requests.OtherDevices):
             return item
-        allowed = choice.whole if isinstance(ask, requests.Gpus) and ask.whole else choice.group
+        allowed = choice.whole if isinstance(ask, requests.Gpus) and ask.is_whole else choice.group
         needs = {at: need for at, need in item.needs.items() if allowed >> self.spots[at].device & 1}
         return item if len(needs) == len(item.needs) else dataclasses.replace(item, needs=needs)
 
@@ -200,7 +200,7 @@ def selectable_cards_of(
 ) -> scopes.SelectableCards:
     """Read which cards a request could take whole, and whether they must be a partition."""
     selectable, grouping = read_selectable_cards(view, cards, request.conditions), request.grouping
-    if (grouping.partition is None and not view.honors_partitions) or not request.need.whole:
+    if (grouping.partition is None and not view.honors_partitions) or not request.need.whole_cards:
         return selectable
     return selectable._replace(
         table_only=True,
@@ -348,7 +348,7 @@ def _need(problem: NodeProblem, device: PhysicalDevice, ask: requests.Ask) -> Am
     match ask:
         case requests.Gpus():
             # A whole card is taken with all that could be promised of it.
-            core = problem.view.free_core(device) if ask.whole else ask.core
+            core = problem.view.free_core(device) if ask.is_whole else ask.core
             return core, ask.least_of(device.memory)
         case requests.OtherDevices():
             return ask.share, int(verdicts.takes_function(device, ask, problem.request.grouping))
@@ -371,7 +371,7 @@ def _arrange(
     problem: NodeProblem, ask: requests.Ask, preference: preferences.Preference, needs: Mapping[int, Amounts]
 ) -> packing.Arrange:
     match ask:
-        case requests.Gpus() if ask.whole:
+        case requests.Gpus() if ask.is_whole:
             return preferences.whole_cards(preference, problem.view.device.topology, ask.count)
         case requests.Instances():
             return preferences.instances(preference, _slices_in_use(problem))
@@ -384,7 +384,7 @@ def _arrange(
 
 def _ordering_steps(ask: requests.Ask) -> Callable[[int], int] | None:
     """Return what it costs to order cards for an ask, by their number: whole ones are chosen as a set."""
-    if not isinstance(ask, requests.Gpus) or not ask.whole:
+    if not isinstance(ask, requests.Gpus) or not ask.is_whole:
         return None
     return functools.partial(card_sets.price, count=ask.count)
 

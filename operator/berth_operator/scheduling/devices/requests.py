@@ -47,7 +47,7 @@ class Gpus:
         return self.count, self.core, self.memory, self.ratio
 
     @property
-    def whole(self) -> bool:
+    def is_whole(self) -> bool:
         """Whether the cards are wanted for this container alone."""
         return self.core == WHOLE and self.ratio == WHOLE
 
@@ -281,7 +281,7 @@ class Need:
     what has room for one of those has room for what is smaller.
     """
 
-    whole: int = 0
+    whole_cards: int = 0
     shares: tuple[Gpus, ...] = ()
     largest_shares: tuple[Gpus, ...] = ()
     core: int = 0
@@ -308,13 +308,13 @@ class Need:
     def cards(self) -> int:
         """How many cards are asked for, in people's words: whole ones, shared ones, instances, replicas."""
         shared = max((ask.count for ask in self.shares), default=0)
-        return self.whole + shared + self.replicas + sum(ask.count for ask in self.instances)
+        return self.whole_cards + shared + self.replicas + sum(ask.count for ask in self.instances)
 
     @property
     def min_cards(self) -> int:
         """How many plain cards a node must have at least, by count and by what is taken of them."""
         counts = [ask.count for ask in self.largest_shares]
-        return max(self.whole, *counts, -(-self.core // self.core_limit), -(-self.ratio // WHOLE), 0)
+        return max(self.whole_cards, *counts, -(-self.core // self.core_limit), -(-self.ratio // WHOLE), 0)
 
 
 @functools.lru_cache(maxsize=MOST_REMEMBERED)
@@ -324,12 +324,12 @@ def _need_of(asked: tuple[tuple[Asks, bool], ...], *, restricts_sets: bool, core
     Containers that run together add, the others only raise the maximum.
     """
     asks = [ask for of_container, _ in asked for ask in of_container]
-    shares = tuple(ask for ask in asks if isinstance(ask, Gpus) and not ask.whole)
+    shares = tuple(ask for ask in asks if isinstance(ask, Gpus) and not ask.is_whole)
     most = container_peaks.peaks((_sum(of_container).items(), runs) for of_container, runs in asked)
     profiles = sorted({ask.profile for ask in asks if isinstance(ask, Instances)})
     kinds = sorted({ask.type for ask in asks if isinstance(ask, OtherDevices)})
     return Need(
-        whole=most.get("whole", 0),
+        whole_cards=most.get("whole_cards", 0),
         shares=shares,
         largest_shares=_largest(shares),
         core=most.get("core", 0),
@@ -355,8 +355,8 @@ def _sum(asks: Asks) -> dict[str, int]:
 
 def _amounts(ask: Ask) -> tuple[tuple[str, int], ...]:
     if isinstance(ask, Gpus):
-        if ask.whole:
-            return ("whole", ask.count), ("core", ask.count * WHOLE)
+        if ask.is_whole:
+            return ("whole_cards", ask.count), ("core", ask.count * WHOLE)
         core, ratio = min(ask.core, WHOLE), min(ask.ratio, WHOLE)
         taken = ("ratio", ask.count * ratio) if ratio else ("memory", ask.count * ask.memory)
         return ("core", ask.count * core), taken
@@ -396,4 +396,4 @@ def only_ask(containers: Sequence[Asks]) -> Gpus | None:
     """Return what one container asks, if it is whole cards or a share of one card and no more is asked."""
     asks = containers[0] if len(containers) == 1 else ()
     ask = asks[0] if len(asks) == 1 else None
-    return ask if isinstance(ask, Gpus) and ask.count and (ask.whole or ask.count == 1) else None
+    return ask if isinstance(ask, Gpus) and ask.count and (ask.is_whole or ask.count == 1) else None

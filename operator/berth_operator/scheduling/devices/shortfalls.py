@@ -272,7 +272,7 @@ def _relaxed(
         yield Reason.PARTITIONS_HONORED, view, request
     if grouping.scope is not None and grouping.required:
         unbound = selectable._replace(table_only=False)
-        bound = scopes.bound_to_table(unbound, grouping.scope, request.need.whole)
+        bound = scopes.bound_to_table(unbound, grouping.scope, request.need.whole_cards)
         request = dataclasses.replace(request, grouping=dataclasses.replace(request.grouping, scope=None))
         yield (Reason.NO_PARTITION if bound else Reason.SCOPE_MISMATCH), view, request
     if grouping.joint:

@@ -25,7 +25,7 @@ from berth_operator.scheduling.devices.search_effort import Effort
 def ask_of(request: requests.DeviceRequest) -> requests.Gpus | None:
     """Return the only ask of a request that needs no search; of whole cards, sets are compared."""
     ask = requests.only_ask([one.asks for one in request.containers])
-    return ask if ask is not None and (ask.whole or not request.grouping.restricts_sets) else None
+    return ask if ask is not None and (ask.is_whole or not request.grouping.restricts_sets) else None
 
 
 def find(
@@ -38,7 +38,7 @@ def find(
 ) -> tuple[decisions.Grant, ...] | None:
     """Find cards for a simple request; `effort` tells whether a None was cut short."""
     cards = packing_problems.in_order(view.device.cards)
-    if ask.whole:
+    if ask.is_whole:
         chosen = _whole_cards(view, cards, request, ask.count, effort)
     else:
         chosen = _card_for_share(view, cards, request, ask, first_slot)
@@ -51,7 +51,7 @@ def find(
 
 def _share(view: device_view.View, card: PhysicalDevice, ask: requests.Gpus) -> decisions.Share:
     memory = min(ask.bytes_of(card.memory), view.free_memory(card))
-    limit = view.recorded_limit(ask.core, whole=ask.whole)
+    limit = view.recorded_limit(ask.core, whole=ask.is_whole)
     return decisions.Share(card.uuid, card.minor, ask.core, memory, card_memory=card.memory, core_limit=limit)
 
 

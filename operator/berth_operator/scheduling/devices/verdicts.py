@@ -245,7 +245,7 @@ def _too_small(
 
 
 def _too_small_for(card: PhysicalDevice, ask: requests.Gpus) -> Reason | None:
-    if ask.whole:
+    if ask.is_whole:
         return None  # A whole card is whole whatever its size, even one whose size is unknown.
     if ask.core <= 0 and ask.memory <= 0 and ask.ratio <= 0:
         return Reason.INVALID_REQUEST
@@ -289,7 +289,7 @@ def _in_the_way(
 ) -> Reason | None:
     match ask:
         case requests.Gpus():
-            return _not_whole(view, card) if ask.whole else _no_room(view, card, ask)
+            return _not_whole(view, card) if ask.is_whole else _no_room(view, card, ask)
         case requests.Instances():
             left = any(one.profile == ask.profile for one in free_instances(view, card, asked))
             return None if left else Reason.NO_INSTANCE

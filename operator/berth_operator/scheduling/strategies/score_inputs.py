@@ -160,7 +160,7 @@ class ScoreInput(NamedTuple):
 
     def taken_core(self) -> int:
         """Return how much compute the pod would take of the node's cards, in percent."""
-        return self.need.whole * requests.WHOLE + sum(ask.core * ask.count for ask in self.need.shares)
+        return self.need.whole_cards * requests.WHOLE + sum(ask.core * ask.count for ask in self.need.shares)
 
     def taken_of_limit(self) -> float:
         """Return how much of what `core_left` counts the pod would take."""
@@ -172,7 +172,7 @@ class ScoreInput(NamedTuple):
         mean = self.total_of_usable(self.total) / cards
         percent = sum(ask.count * ask.ratio for ask in self.need.shares)
         given = sum(ask.count * ask.memory for ask in self.need.shares if not ask.ratio)
-        taken: node_table.Scores = self.need.whole * mean + (mean * percent / requests.WHOLE + given)
+        taken: node_table.Scores = self.need.whole_cards * mean + (mean * percent / requests.WHOLE + given)
         return taken
 
 

@@ -95,7 +95,7 @@ def _candidates(score_input: score_inputs.ScoreInput) -> node_table.Mask:
         return score_input.cards_with_room
     need, trouble = score_input.need, score_input.table.trouble[score_input.rows]
     found = np.zeros(trouble.shape, dtype=np.bool_)
-    if need.whole:
+    if need.whole_cards:
         found |= score_input.usable & score_input.unused
     if need.shares:
         found |= score_input.usable
