@@ -10,11 +10,11 @@ import pytest
 from berth_crds.vocabulary import Strategy
 from berth_operator.engine import node_summaries, watchdog
 from berth_operator.engine.ledger import Ledger
-from berth_operator.scheduling import backlog, uuid_ownership, uuid_records
+from berth_operator.scheduling import backlog, queues, uuid_ownership, uuid_records
 from berth_operator.scheduling.decisions import ClusterEvent
 from berth_operator.scheduling.devices import device_facts
 from berth_operator.scheduling.policy import Policy
-from support import builders, ledgers, timeless
+from support import builders, ledgers, timeless, volumes
 
 HELD = builders.hold("p", shares=(0,))
 SPREAD = Policy(strategy=Strategy.SPREAD)
@@ -151,7 +151,7 @@ def test_of_many_events_the_first_are_judged_by_kind(monkeypatch: pytest.MonkeyP
     for at in range(4):
         ledger.pod_bound(builders.hold(f"h{at}", shares=(0,)))
         ledger.pod_over(f"uid-h{at}")
-        found.append("uid-p" in ledger.backlog._woken)
+        found.append("uid-p" in queues.uids(ledger.backlog._woken))
 
     assert found == [False, False, False, True]
 
@@ -166,10 +166,27 @@ def test_who_was_woken_for_a_change_is_not_looked_for_at_each_node(monkeypatch: 
     for _ in range(2):
         for at in range(9):
             ledger.offers.offer(f"n{at}", ClusterEvent.CAPACITY_FREED)
-        found.append(sorted(ledger.backlog._woken))
+        found.append(sorted(queues.uids(ledger.backlog._woken)))
         ledgers.requeue(ledger, "a", ClusterEvent.CAPACITY_FREED)
 
     assert found == [["uid-a", "uid-b"]] * 2
+
+
+def test_of_the_claims_of_a_pod_that_ends_those_count_that_somebody_waits_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may have had a thousand: only that one is paced, and its pod woken."""
+    ledger = ledgers.with_nodes()
+    claims = volumes.using(*(f"claim-{at}" for at in range(9))).demand.claims
+    ledger.pod_bound(builders.hold("h", claims=claims))
+    ledger.pod_waiting(volumes.using("claim-3"), gated=False)
+    ledgers.requeue(ledger, "p", ClusterEvent.VOLUME_CHANGED)
+    paced = list[object]()
+    monkeypatch.setattr(ledger.backlog, "volumes_changed", paced.append)
+
+    ledger.pod_over("uid-h")
+
+    assert paced == [{(builders.NAMESPACE, "claim-3")}]
 
 
 # ---------------------------------------------------------------- which nodes are summed up anew

@@ -104,12 +104,12 @@ def crowd(*sizes: int) -> Backlog:
 
 def test_of_a_crowd_the_first_of_each_kind_are_helped_at_once() -> None:
     """A large crowd of one kind does not keep another from what became free; the rest waits its own pause."""
-    queue = crowd(300, 40)
+    queue = crowd(80, 40)
 
     queue.cluster_event(FREED)
 
     assert ready(queue, now=0.05) == [f"{kind}-{at:04}" for kind in (1, 2) for at in range(OF_A_KIND)]
-    assert len(ready(queue, now=0.1)) == 340
+    assert len(ready(queue, now=0.1)) == 120
 
 
 def test_for_each_that_is_placed_the_next_of_its_kind_is_tried() -> None:

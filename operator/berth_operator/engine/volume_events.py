@@ -47,7 +47,9 @@ class VolumeEvents:
             self._paced.wake("any claim has changed", lambda: self._backlog.volumes_changed(None))
             return
         for key in claims:
-            if self._backlog.by_claim.count(key) <= FEW_PODS:
+            if not (pods := self._backlog.by_claim.count(key)):
+                continue  # A pod that ends may have had a thousand claims that nobody waits for.
+            if pods <= FEW_PODS:
                 call = functools.partial(self._backlog.volumes_changed, frozenset((key,)))
                 self._paced.wake(("a claim has changed", key), call)
             else:

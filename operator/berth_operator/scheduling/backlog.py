@@ -27,26 +27,26 @@ MOST_SEARCHED_IN_A_ROUND: Final = 64  # Pods that need a search on single nodes;
 class Backlog:
     """All pods that ask to be placed and are not.
 
-    A pod is active (to be tried, by order), in backoff (by its end), unschedulable (by the cluster
-    events that could help), or was woken by an event and is sorted in by the next round. Moving from
-    one line to another costs nothing (see `queues`), so that a round costs what it tries, however long
-    the backlog is. Pods of a namespace that is suspended keep their places, and others are tried instead.
-    A pod whose search left nodes undecided is both unschedulable and in backoff. An event of another node has
-    it tried without these, and the end of its backoff has them searched again.
+    A pod is active (to be tried, by order), in backoff (by its end), unschedulable (by the cluster events
+    that could help), or was woken by an event and is sorted in by one of the next rounds (`wakeups`).
+    Moving from one line to another costs nothing (`queues`), so that a round costs what it tries, however
+    long the backlog is. Pods of a suspended namespace keep their places, and others are tried instead. A
+    pod whose search left nodes undecided is unschedulable and in backoff at once: an event of another node
+    has it tried without these.
     """
 
     def __init__(self) -> None:
         self._entries: dict[str, Entry] = {}
-        self._kind_numbers: dict[Hashable, int] = {}  # By `PodInfo.kind`.
-        self._next_kind_number = itertools.count(1)
+        self._kind_numbers, self._next_kind_number = dict[Hashable, int](), itertools.count(1)
         self._suspended = queues.SuspendedNamespaces()
         self._active_by_filters = queues.Queue[SortKey](self._stands, self._suspended)
         self._active_by_search = queues.Queue[SortKey](self._stands, self._suspended)
-        self._backoff = queues.Line[float](self._stands)
+        # Pods leave these two whether their namespaces are suspended or not.
+        self._backoff = queues.Queue[float](self._stands, queues.SuspendedNamespaces())
+        self._woken = queues.Queue[wakeups.Rank](self._stands, queues.SuspendedNamespaces())
         self._unschedulable = event_waits.EventWaits()
         self._compared = 0  # Kinds with nodes and selectors with pods, since the last round.
         self._all_woken_by: set[ClusterEvent] = set()  # Events for which no pod waits any more.
-        self._woken: dict[str, Entry] = {}
         # By kind number; and of the active pods those that are raised.
         self._woken_in_backoff = queues.Queues[int, SortKey](self._stands, self._suspended)
         self._raised = queues.Lines[queue_order.Group, queue_order.LocalOrder](self._stands)
@@ -119,10 +119,12 @@ class Backlog:
         if limit == self._label_limit:
             return
         self._label_limit = limit
-        elsewhere = self._woken.keys() | {uid for _, _, uid in self._backoff.next_of()}
-        for entry in self._entries.values():
+        woken, backoff = queues.uids(self._woken), queues.uids(self._backoff)
+        for uid, entry in self._entries.items():
             entry.order = entry.pod_info.order(limit)
-            if entry.awaited is None and entry.pod_info.uid not in elsewhere:
+            if uid in woken:
+                self._push_woken(entry)
+            elif entry.awaited is None and uid not in backoff:
                 self._activate(entry)
 
     def remove(self, uid: str) -> PodInfo | None:
@@ -166,7 +168,8 @@ class Backlog:
         entry.awaited = awaited
         entry.kind_number = entry.kind_number or self._kind_number(entry.pod_info)
         if awaited is not None:
-            self._wait_for_event(entry, awaited)
+            self._all_woken_by.clear()
+            self._unschedulable.add(entry)
         if awaited is None or entry.undecided:
             self._push_backoff(entry)
 
@@ -241,13 +244,12 @@ class Backlog:
     def cluster_event(self, changes: Iterable[ClusterEvent]) -> None:
         """Wake the pods that one of these changes could help, whatever the node."""
         for group in self._unschedulable.awaiting(frozenset(changes), None):
-            self._wake(group.pods, None)
+            self._wake(group.pods.values(), None)
 
     def volumes_changed(self, claims: ChangedClaims) -> None:
         """Wake the pods that may be helped by a change of one of these claims; None stands for all."""
-        found = ((uid, self._entries[uid]) for uid in self.by_claim.uids(claims))
-        event = ClusterEvent.VOLUME_CHANGED
-        self._wake({uid: entry for uid, entry in found if event in (entry.awaited or ())}, None)
+        found = (self._entries[uid] for uid in self.by_claim.uids(claims))
+        self._wake((one for one in found if ClusterEvent.VOLUME_CHANGED in (one.awaited or ())), None)
 
     def awaits(self, changes: AwaitedEvents) -> bool:
         """Whether a pod waits for one of these changes."""
@@ -270,7 +272,7 @@ class Backlog:
             if self._compared > MOST_COMPARED:
                 return False
             if able(first):
-                self._wake(group.pods, node)
+                self._wake(group.pods.values(), node)
             else:
                 unable.append(group)
         if node is not None and self._unschedulable.changed_in_vain(unable, changes, node):
@@ -282,14 +284,14 @@ class Backlog:
         self.reservations.reserve_for_all(node)
         if change not in self._all_woken_by:
             for group in self._unschedulable.awaiting(frozenset({change}), None):
-                self._wake(group.pods, node)
+                self._wake(group.pods.values(), node)
             self._all_woken_by.add(change)
 
-    def _wake(self, group: dict[str, Entry], node: str | None) -> None:
-        for uid, entry in list(group.items()):
+    def _wake(self, entries: Iterable[Entry], node: str | None) -> None:
+        for entry in list(entries):
             self._leave(entry)
             entry.awaited = None
-            self._woken[uid] = entry
+            self._push_woken(entry)
             self.reservations.reserve_for_woken(entry, node)
 
     # ------------------------------------------------------------ whose turn it is
@@ -298,8 +300,8 @@ class Backlog:
         """Yield the pods to try now in order; unless labels raise some, also those that join meanwhile."""
         self._compared = 0
         self._sort_in_woken()
-        while (ticket := self._backoff.first()) is not None and ticket[0] <= now:
-            self._end_backoff(self._entries[ticket[2]])
+        for entry in wakeups.take_some(self._backoff, self._entries, lambda one: one.not_before <= now):
+            self._end_backoff(entry)
         most_searched = MOST_SEARCHED_IN_A_ROUND if limit else math.inf
         tickets = queues.walk((self._active_by_filters, math.inf), (self._active_by_search, most_searched))
         found = (self._entries[uid] for _, _, uid in itertools.islice(tickets, limit))
@@ -328,14 +330,14 @@ class Backlog:
         if not self._entries:
             return None
         self._sort_in_woken()
-        in_line = self._active_by_filters.first() or self._active_by_search.first()
-        first = in_line[0] if in_line is not None else self._backoff.first()
-        return self._entries[first[2]].not_before if first is not None else None
+        if not self._woken.empty:
+            return 0.0
+        first = self._active_by_filters.first() or self._active_by_search.first() or self._backoff.first()
+        return self._entries[first[0][2]].not_before if first is not None else None
 
     def _sort_in_woken(self) -> None:
         """Activate the first of the pods that were woken since the last time; the others back off."""
-        if self._woken:
-            found = sorted(self._woken.values(), key=queued_pods.SORT_KEY)
+        if found := sorted(wakeups.take_some(self._woken, self._entries), key=queued_pods.SORT_KEY):
             sort_keys = list(map(queued_pods.SORT_KEY, found))
             if any(one.pod_info.label > 0 for one in found):
                 found = queue_order.reordered(found, lambda *_: ())
@@ -348,7 +350,6 @@ class Backlog:
                     self._push_backoff(entry)
                     behind = self._woken_in_backoff.of(entry.kind_number)
                     behind.push(entry.pod_info.namespace, sort_key, entry.ticket, entry.pod_info.uid)
-            self._woken.clear()
 
     def _activate_next_of_each(self) -> None:
         """Activate the next of each kind, because other pods come first now."""
@@ -377,12 +378,12 @@ class Backlog:
         self._rotation.stand(entry)
 
     def _push_backoff(self, entry: Entry) -> None:
-        self._backoff.push(entry.not_before, self._ticket(entry), entry.pod_info.uid)
+        of = entry.pod_info
+        self._backoff.push(of.namespace, entry.not_before, self._ticket(entry), of.uid)
 
-    def _wait_for_event(self, entry: Entry, awaited: AwaitedEvents) -> None:
-        entry.awaited = awaited
-        self._all_woken_by.clear()
-        self._unschedulable.add(entry)
+    def _push_woken(self, entry: Entry) -> None:
+        of = entry.pod_info
+        self._woken.push(of.namespace, wakeups.rank(entry), self._ticket(entry), of.uid)
 
     def _ticket(self, entry: Entry) -> int:
         self._last_ticket += 1
@@ -396,5 +397,4 @@ class Backlog:
         """Remove the pod from the queue in which it stands."""
         entry.ticket, entry.held_back_since = 0, None
         self.reservations.remove(entry)
-        self._woken.pop(entry.pod_info.uid, None)
         self._unschedulable.remove(entry)

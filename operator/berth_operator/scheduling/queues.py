@@ -11,6 +11,7 @@ long a pod backs off for `queued_pods`.
 """
 
 import heapq
+import math
 from collections.abc import Callable, Generator, Iterator
 from typing import Any, Final, Generic, TypeVar
 
@@ -313,6 +314,11 @@ class Queues(Generic[N, K]):
         if queue is not None and queue.empty:
             del self._queues[name]
         return found[0] if found is not None else None
+
+
+def uids(queue: Queue[Any]) -> set[str]:
+    """Return the uids of all pods that stand in a queue."""
+    return {uid for _, _, uid in walk((queue, math.inf))}
 
 
 def walk(
