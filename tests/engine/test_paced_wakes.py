@@ -1,6 +1,9 @@
 """Calls for the same thing are made a few times in a row, and then now and then; none is lost."""
 
 import functools
+from unittest import mock
+
+import pytest
 
 from berth_operator.engine import paced_wakes
 from support import clock
@@ -51,6 +54,25 @@ def test_what_is_late_is_not_kept_where_nobody_leads() -> None:
 
     assert len(paced._delayed) == 1
     assert len(made) == 100 * (ALL_AT_ONCE + 1) - 1
+
+
+def test_however_many_calls_of_one_account_are_late_a_round_looks_at_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All of an account are due at the same time, and one agent may have thousands of GpuPods."""
+    paced, now, made = stage()
+    paced.cpu_clock = clock.Ticking(1.0)
+    for at in range(1000):
+        paced.wake(at, lambda at=at: made.append(str(at)), account="its agent", pause=0.0)  # type: ignore[misc]
+    made.clear()
+    looks = mock.Mock(side_effect=paced._free_at)
+    monkeypatch.setattr(paced, "_free_at", looks)
+
+    now.advance((paced.next_due() or 0.0) - now())
+    paced.wake_delayed()
+
+    assert made == ["1"]
+    assert looks.call_count == 3
 
 
 def test_a_late_call_and_a_new_one_for_the_same_thing_are_one() -> None:

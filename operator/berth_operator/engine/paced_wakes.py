@@ -64,6 +64,8 @@ class PacedWakes:
         # By account, when the pauses after all its calls so far are over. Mostly in that order.
         self._paid_until: collections.OrderedDict[Hashable, float] = collections.OrderedDict()
         self._delayed: dict[Hashable, _Call] = {}
+        # The same by account, for one may have thousands, and all of an account are due at the same time.
+        self._delayed_of: dict[Hashable, dict[Hashable, None]] = {}
 
     def wake(
         self,
@@ -82,10 +84,24 @@ class PacedWakes:
         if changed not in self._delayed and self._free_at(call.account) <= self._clock():
             self._make(call)
             return
-        self._delayed[changed] = call
+        self._delay(changed, call)
         oldest = next(iter(self._delayed.values()))
         if self._free_at(oldest.account) <= self._clock():
             self.wake_delayed()  # Where nobody leads, there are no rounds that make the delayed calls.
+
+    def _delay(self, changed: Hashable, call: _Call) -> None:
+        if (before := self._delayed.get(changed)) is not None and before.account != call.account:
+            self._pop(changed)
+        self._delayed[changed] = call
+        self._delayed_of.setdefault(call.account, {})[changed] = None
+
+    def _pop(self, changed: Hashable) -> _Call:
+        call = self._delayed.pop(changed)
+        of_account = self._delayed_of[call.account]
+        del of_account[changed]
+        if not of_account:
+            del self._delayed_of[call.account]
+        return call
 
     def charge(self, account: Hashable, seconds: float) -> None:
         """Have the next call of an account come so much later, for what the last one has brought about."""
@@ -98,24 +114,26 @@ class PacedWakes:
 
     def forget(self, changed: Hashable) -> None:
         """Make no delayed call for something."""
-        self._delayed.pop(changed, None)
+        if changed in self._delayed:
+            self._pop(changed)
 
     def wake_delayed(self) -> None:
         """Make the delayed calls whose time has come."""
-        for changed, call in list(self._delayed.items()):
-            # A call may make others of them, and take the time of those after it.
-            if self._free_at(call.account) <= self._clock() and self._delayed.pop(changed, None) is not None:
-                self._make(call)
+        for account, of_account in list(self._delayed_of.items()):
+            for _ in range(len(of_account)):
+                # A call may make others of its account, and take the time of those after it.
+                if not of_account or self._free_at(account) > self._clock():
+                    break
+                self._make(self._pop(next(iter(of_account))))
 
     def wake_all_delayed(self) -> None:
         """Make all delayed calls, whether their time has come or not: where there are no further rounds."""
         while self._delayed:
-            _, call = self._delayed.popitem()
-            call.make()
+            self._pop(next(reversed(self._delayed))).make()
 
     def next_due(self) -> float | None:
         """Return when the next of the delayed calls is to be made."""
-        return min((self._free_at(call.account) for call in self._delayed.values()), default=None)
+        return min(map(self._free_at, self._delayed_of), default=None)
 
     def _make(self, call: _Call) -> None:
         self.charge(call.account, call.pause)
