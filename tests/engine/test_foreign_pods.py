@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from berth_crds import aliases, names, wire
+from berth_crds import aliases, names, schema_limits, wire
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import holds
 from berth_operator.scheduling.nodes import facts
@@ -129,9 +129,17 @@ ALL_LISTED = builders.node("n1", extra={names.GPU: 400, names.GPU_MEMORY: 1 << 4
     [
         (lambda at: {names.GPU_MEMORY: at + 1, names.RDMA: 1}, 0),
         (lambda at: {names.NVIDIA_GPU: 0, "nvidia.com/gpumem": at + 1}, 0),
-        (lambda at: {names.NVIDIA_GPU: at + 1}, EVERY),
+        (lambda at: {names.NVIDIA_GPU: 1, "nvidia.com/gpumem": at + 1}, 1),
+        (lambda at: {f"nvidia.com/mig-{at}g.10gb": 1, names.NVIDIA_GPU: 2}, 2),
+        (lambda at: {names.NVIDIA_GPU: at + 1}, schema_limits.MOST_DEVICES),
     ],
-    ids=["what nodes only list", "nothing of what the node lists", "what a plugin may serve"],
+    ids=[
+        "what nodes only list",
+        "nothing of what the node lists",
+        "a card, and what the node does not list",
+        "cards, and profiles that are not there",
+        "what a plugin may serve",
+    ],
 )
 def test_a_pod_too_long_to_be_read_has_only_what_a_plugin_may_have_given_it(
     asked: Callable[[int], dict[str, int]], expected: int

@@ -92,7 +92,7 @@ SENTENCES: Final = {
         f"no more than {pod_memory.FREE_BYTES // 1024} KiB of memory is not counted",
     ],
     "bound pods": [
-        f"Where more than {possible_devices.MOST_DIFFERENT} of them ask for different amounts of devices",
+        f"Where more than {possible_devices.MOST_DIFFERENT} of the amounts of devices differ",
     ],
     "nodes": [
         f"A Node has limits, too: {pod_limits.MAX_NODE_LABELS} labels, {pod_limits.MAX_NODE_TAINTS} taints ",

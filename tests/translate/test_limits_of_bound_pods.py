@@ -3,12 +3,14 @@
 from typing import Any, Final
 from unittest import mock
 
+import hypothesis
 import pytest
+from hypothesis import strategies as st
 
-from berth_crds import names
+from berth_crds import aliases, names
 from berth_operator.scheduling import holds
 from berth_operator.scheduling.nodes import facts
-from berth_operator.translate import demands, pod_limits, pods, quantities
+from berth_operator.translate import demands, pod_limits, pods, possible_devices, quantities
 from support import builders
 from translate import pod_requests
 
@@ -154,16 +156,48 @@ def test_a_bound_pod_of_many_containers_keeps_back_what_they_have_at_one_time(
 
 
 def test_a_bound_pod_of_many_amounts_of_devices_keeps_back_all_that_they_add_up_to() -> None:
-    """What each resource may have brought it is not added up."""
+    """Of each resource, too, which may be the only one that its node serves."""
     asked = [{"cpu": 1, names.NVIDIA_GPU: 1}, {"memory": 1, "nvidia.com/mig-1g.5gb": 1}] * 129
     asking = [builders.asking(f"c{at}", amounts) for at, amounts in enumerate(asked)]
 
     found = pods.read_bound(builders.pod(containers=asking, **FOREIGN))
 
-    every = dict.fromkeys((names.NVIDIA_GPU, "nvidia.com/mig-1g.5gb"), holds.ALL_CARDS)
+    each = dict.fromkeys((names.NVIDIA_GPU, "nvidia.com/mig-1g.5gb"), 129)
     assert found.hold.withheld == len(asked)
     assert found.nameless is not None
-    assert found.nameless.plugged == every
+    assert found.nameless.plugged == each
+
+
+AMOUNTS: Final = st.integers(0, 300) | st.sampled_from(["0", "1", "1500m", "2k", "3Gi", "1e1", "x", "-1"])
+ASKED: Final = st.dictionaries(
+    st.sampled_from([*aliases.RESOURCES, names.NVIDIA_GPU, "nvidia.com/mig-1g.5gb", "cpu"]),
+    AMOUNTS,
+    max_size=3,
+)
+
+
+@pod_requests.PROPERTY
+@hypothesis.given(asked=st.lists(st.tuples(ASKED, st.booleans()), max_size=8), most=st.integers(0, 30))
+def test_what_is_not_read_of_many_amounts_counts_as_no_less_than_it_is(
+    asked: list[tuple[dict[str, Any], bool]], most: int
+) -> None:
+    """A card that nobody keeps back could be given out twice; what is read counts as what it is."""
+    sidecar = {"restartPolicy": "Always"}
+    inits = [
+        builders.asking(f"c{at}", amounts) | (sidecar if runs else {})
+        for at, (amounts, runs) in enumerate(asked)
+    ]
+    spec = builders.pod(containers=[builders.container("main")], initContainers=inits, **FOREIGN).spec
+    exact = possible_devices.max_cards_by_resource(possible_devices.serving(spec))
+    plugged = {name for amounts, _ in asked for name in amounts if name in exact}
+
+    with mock.patch.object(possible_devices, "MOST_DIFFERENT", most):
+        found = possible_devices.max_cards_by_resource_of_many(spec, plugged)
+
+    assert found.keys() == exact.keys()
+    assert all(found[name] >= cards for name, cards in exact.items())
+    if most > len(asked) * 3:
+        assert found == exact
 
 
 def test_a_bound_pod_of_many_containers_keeps_what_its_record_names() -> None:

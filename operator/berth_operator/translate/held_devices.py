@@ -101,19 +101,17 @@ def any_devices(spec: raw.PodSpec) -> ExpectedDevices:
     Without a start order, all that its allocation names counts as held at the same time.
     """
     served = aliases.all_served(pod_limits.requested_names(spec))
-    if spec.scheduler_name != names.SCHEDULER_NAME:
+    if not (ours := spec.scheduler_name == names.SCHEDULER_NAME):
         served = set(filter(possible_devices.is_of_plugins, served))
-    resources = dict.fromkeys(served, holds.ALL_CARDS)
     return ExpectedDevices(
         None,
         0,
         frozenset(),
         asks_for_devices=True,
         max_cards=possible_devices.max_cards_of_many(spec),
-        max_cards_by_resource=resources,
+        max_cards_by_resource=({} if ours else possible_devices.max_cards_by_resource_of_many(spec, served)),
         others=tuple(
-            foreign_allocations.AskedType(kind, 0, those)
-            for kind, those in possible_devices.by_type(resources)
+            foreign_allocations.AskedType(kind, 0, those) for kind, those in possible_devices.by_type(served)
         ),
     )
 

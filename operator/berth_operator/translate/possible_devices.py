@@ -6,7 +6,7 @@ They count where nothing that can be read says which devices it has: `held_devic
 import collections
 import functools
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from berth_crds import aliases, names, schema_limits
@@ -77,6 +77,33 @@ def max_cards_by_resource(serving: Iterable[Serving]) -> Mapping[str, int]:
     )
 
 
+def max_cards_by_resource_of_many(spec: raw.PodSpec, of_plugins: Collection[str]) -> Mapping[str, int]:
+    """Return the same of a pod of very many containers; plugins may serve so many resources.
+
+    If too many of their amounts differ, each unit of the others counts as a card.
+    """
+    read: dict[tuple[str, raw.Quantity], int] = {}
+
+    def cards(name: str, amount: raw.Quantity) -> int:
+        if (found := read.get((name, amount))) is None:
+            if len(read) >= MOST_DIFFERENT:
+                return _most_units(amount)
+            found = read[name, amount] = _container_max_cards({name: amount})
+        return found
+
+    return container_peaks.peaks(
+        (
+            [
+                (name, cards(name, amount))
+                for name, amount in resources.pairs(container)
+                if name in of_plugins
+            ],
+            runs,
+        )
+        for container, runs in resources.each_asking(spec)
+    )
+
+
 def asked_types(
     serving: Iterable[Serving], request: requests.DeviceRequest | None, *, ours: bool
 ) -> Iterator[foreign_allocations.AskedType]:
@@ -129,8 +156,11 @@ def max_named(serving: Iterable[Serving]) -> int:
 
 def _units(name: str, amount: raw.Quantity) -> int:
     """Return on how many cards an amount of a resource may lie: one for each unit, up to all of a node."""
-    if not _container_max_cards({name: amount}):
-        return 0
+    return _most_units(amount) if _container_max_cards({name: amount}) else 0
+
+
+def _most_units(amount: raw.Quantity) -> int:
+    """Return how many units an amount has, up to all cards of a node; any amount has one at least."""
     most = schema_limits.MOST_DEVICES
     return max(1, min(quantities.supply(amount, unreadable=most), most))
 
