@@ -44,6 +44,18 @@ def test_who_has_been_quiet_may_come_often_again() -> None:
     assert made.count("after") == 3
 
 
+def test_a_call_that_is_late_may_be_another_one() -> None:
+    """One that keeps less in memory; at once the call itself is made."""
+    paced, now, made = stage()
+    for _ in range(ALL_AT_ONCE + 1):
+        paced.wake("a", lambda: made.append("now"), later=lambda: made.append("later"))
+
+    now.advance(PAUSE)
+    paced.wake_delayed()
+
+    assert made == ["now"] * ALL_AT_ONCE + ["later"]
+
+
 def test_what_is_late_is_not_kept_where_nobody_leads() -> None:
     """A replica that stands by makes no rounds: it makes the late calls when others come."""
     paced, now, made = stage()

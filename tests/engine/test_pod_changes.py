@@ -64,6 +64,26 @@ def test_a_placed_pod_with_anti_affinity_wakes_none_that_it_cannot_help() -> Non
     assert ledgers.ready_names(ledger) == ["apart"]
 
 
+def test_a_node_that_wakes_many_kinds_by_its_labels_does_so_less_often(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An agent can have its Node read as gone and back all the time, and each kind that it wakes is tried."""
+    monkeypatch.setattr(paced_wakes, "PAUSE_FOR_KIND", 4.0)
+    now = clock.Clock()
+    ledger, woken = with_sleeping_pods(now), 0
+
+    for _ in range(2 * paced_wakes.WAKES_IN_A_ROW):
+        ledger.node_gone("n1")
+        ledger.node_seen(builders.node("n1"))
+        ledger.paced_wakes.wake_delayed()
+        if "apart" in ledgers.ready_names(ledger):
+            woken += 1
+            ledgers.requeue(ledger, "apart", *decisions.POD_EVENTS)
+        now.advance(paced_wakes.SECONDS_BETWEEN_WAKES)
+
+    assert 2 <= woken <= paced_wakes.WAKES_IN_A_ROW
+
+
 NEAR: Final = facts.InterPodRules(affinity=(TERM,))
 SPREAD: Final = facts.InterPodRules(spread=(facts.SpreadConstraint("zone", 1, SELECTOR),))
 
@@ -199,8 +219,9 @@ def test_a_label_by_which_a_pod_there_repels_wakes_whom_it_may_repel() -> None:
     assert sorted(relabelled(ledger, other="r1", rack="r1")) == ["apart", "plain"]
 
 
-def test_a_node_that_comes_and_goes_wakes_pods_a_few_times_only() -> None:
+def test_a_node_that_comes_and_goes_wakes_pods_a_few_times_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """An agent may write labels for which the Node is not read, and take them back, as often as it likes."""
+    monkeypatch.setattr(paced_wakes, "PAUSE_FOR_KIND", 0.0)
     now = clock.Clock()
     ledger = with_sleeping_pods(now)
     woken = []

@@ -130,17 +130,17 @@ def following(informer: Any) -> feeds.Feeds:
 
 @timeless.scenario
 async def test_what_was_not_kept_is_read_again_only_where_there_is_room(
-    following: feeds.Feeds, informer: Informer
+    following: feeds.Feeds, informer: Any
 ) -> None:
     """Not before something has gone, and soon after that."""
     found = []
 
-    async with timeless.beside(following._read_rejected()):
+    async with timeless.beside(following._read_again(informer, following._pods.budget.next_unkept)):
         feed(following._pods, pod("a"), pod("b"))
         await asyncio.sleep(100)
         found.append(informer.names)
         feed(following._pods, wire.Meta("a", "ml", "a"))
-        await timeless.until(lambda: informer.asked, most=feeds.MEMORY_CHECK_SECONDS + 0.1)
+        await timeless.until(lambda: informer.asked, most=feeds.CHECK_SECONDS + 0.1)
         feed(following._pods, pod("b"))
         found.append(informer.names)
         await asyncio.sleep(100)
@@ -150,15 +150,15 @@ async def test_what_was_not_kept_is_read_again_only_where_there_is_room(
 
 
 @timeless.scenario
-async def test_pods_are_read_again_one_by_one(following: feeds.Feeds, informer: Informer) -> None:
+async def test_pods_are_read_again_one_by_one(following: feeds.Feeds, informer: Any) -> None:
     """However many there is room for, some in a second; where that fails, it goes on a while later."""
     feed(following._pods, *map(pod, "abcd"), wire.Meta("a", "ml", "a"))
     informer.trouble.append(errors.Unreachable("away", ambiguous=False))
 
-    async with timeless.beside(following._read_rejected()):
+    async with timeless.beside(following._read_again(informer, following._pods.budget.next_unkept)):
         await timeless.until(lambda: len(informer.asked) == 4)
 
-    between, rest = feeds.READ_REJECTED_SECONDS, feeds.MEMORY_CHECK_SECONDS
+    between, rest = feeds.READ_AGAIN_SECONDS, feeds.CHECK_SECONDS
     assert informer.names == ["ml/b", "ml/c", "ml/d", "ml/b"]
     assert [when for when, _ in informer.asked] == pytest.approx(
         [0, rest, rest + between, rest + 2 * between]

@@ -146,7 +146,7 @@ SENTENCES: Final = {
 WORDS: Final = [
     ("at most a second old", http_server.CACHED_SECONDS, 1),
     ("as `Retry-After` says, at most a minute", rate_limiter.LONGEST_BACKOFF_SECONDS, 60),
-    ("by itself, for ten such pods a second, the oldest first", feeds.READ_REJECTED_SECONDS, 1 / 10),
+    ("by itself, for ten such pods a second, the oldest first", feeds.READ_AGAIN_SECONDS, 1 / 10),
     (
         "For an hour after that, what is written for the same node is",
         misplaced_gpupods.OFFENDER_SECONDS,

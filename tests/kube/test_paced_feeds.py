@@ -1,14 +1,16 @@
 """What takes long to be read and changes all the time is read seldom, and as it is then."""
 
+import sys
 from collections.abc import Sequence
 
 import pytest
 
-from berth_crds import wire
+from berth_crds import names, wire
 from berth_operator.engine import paced_wakes
 from berth_operator.scheduling.devices import device_facts
-from kube.sinks import NODE, Sinks, feed
-from support import builders, clock
+from berth_operator.translate import gpupods, raw
+from kube.sinks import NODE, Sinks, feed, pod, read, with_node
+from support import builders, clock, ledgers, manifests
 
 
 def published_cards(sinks: Sinks) -> Sequence[device_facts.PhysicalDevice]:
@@ -74,4 +76,65 @@ def test_gpupods_of_an_agent_that_takes_long_are_read_seldom(node: str, expected
     found = [len(known._gpupods)]
     later(sinks)
 
+    feed(sinks.gpupods, written)
+
     assert [*found, len(known._gpupods)] == [expected, 1]
+
+
+def test_of_a_gpupod_that_is_late_only_the_title_is_kept() -> None:
+    """An agent may write thousands of a megabyte each; one that comes again or goes is late no more."""
+    sinks = Sinks()
+    read_slowly(sinks)
+    written = [builders.gpupod(name, NODE, main=[0]) for name in "abc"]
+    titles = [gpupods.title(one.metadata) for one in written]
+    late = sinks.ledger.late_gpupods
+    references = [sys.getrefcount(written[2])]
+
+    feed(sinks.gpupods, *written)
+    references.append(sys.getrefcount(written[2]))
+    later(sinks)
+    assert [title in late for title in titles] == [True, True, True]
+    feed(sinks.gpupods, written[0], written[1].metadata)
+
+    assert [title in late for title in titles] == [False, False, True]
+    assert references[0] == references[1]
+
+
+def test_a_gpupod_that_is_late_is_no_drift() -> None:
+    """An audit does not read everything anew because of what is to be read soon in any case."""
+    sinks, fresh = with_node(), with_node()
+    lost = pod(metadata={"annotations": {names.ALLOCATION: "{"}})
+    named = read(manifests.gpupod("p", "u-1", NODE, 2, namespace="ml"), wire.GpuPod)
+    feed(fresh.gpupods, named)
+    feed(fresh.pods, lost)
+    feed(sinks.pods, lost)
+    sinks.ledger.paced_wakes.charge(paced_wakes.agent(NODE), 60.0)
+
+    differences = [ledgers.differences(sinks.ledger, fresh.ledger)]
+    feed(sinks.gpupods, named)
+    differences.append(ledgers.differences(sinks.ledger, fresh.ledger))
+    later(sinks)
+    differences.append(ledgers.differences(sinks.ledger, fresh.ledger))
+
+    assert [bool(some) for some in differences] == [True, False, False]
+
+
+def test_a_node_whose_agent_takes_long_is_read_seldom() -> None:
+    """It may give its Node a thousand labels, and others as often as it likes; other Nodes come at once."""
+    sinks = Sinks()
+    read_slowly(sinks)
+    labelled = [raw.Node(wire.Meta(name, labels={"berth.dev/gpu.a": "b"})) for name in (NODE, "other")]
+
+    feed(sinks.nodes, *labelled)
+    found = [known_nodes(sinks)]
+    later(sinks)
+    found.append(known_nodes(sinks))
+    feed(sinks.nodes, labelled[0].metadata)
+    found.append(known_nodes(sinks))
+
+    assert found == [["other"], [NODE, "other"], ["other"]]
+
+
+def known_nodes(sinks: Sinks) -> list[str]:
+    """Return the names of the Nodes that count."""
+    return sorted(info.node.name for info in sinks.ledger.inventory.each() if info.node is not None)

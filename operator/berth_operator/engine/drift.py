@@ -21,6 +21,12 @@ from berth_operator.scheduling.nodes import facts
 
 NODE, DEVICE, POD, GPU_POD = "Node", "Device", "Pod", "GpuPod"
 POD_KINDS: Final = ("hold", "sample", "waiting")
+# Under which keys it is put off that an object is read, or counted.
+PACED_KEYS: Final = {
+    DEVICE: (paced_wakes.device,),
+    GPU_POD: (paced_wakes.gpupod,),
+    NODE: (paced_wakes.node, paced_wakes.charges_of_unadmitted),
+}
 
 Source = tuple[str, str]  # The kind of an object, and its name; for a pod its uid, for a GpuPod its title.
 Revisions = Mapping[Source, str]
@@ -108,9 +114,9 @@ def _difference(what: str, name: str, ledger: Ledger, fresh: Ledger) -> Differen
 
 def _is_late(ledger: Ledger, source: Source) -> bool:
     """Whether a ledger is to read a source soon, or to charge the unadmitted pods of a node."""
-    keys = {DEVICE: paced_wakes.device, GPU_POD: paced_wakes.gpupod, NODE: paced_wakes.charges_of_unadmitted}
     kind, name = source
-    return kind in keys and ledger.paced_wakes.is_delayed(keys[kind](name))
+    delayed = any(ledger.paced_wakes.is_delayed(key(name)) for key in PACED_KEYS.get(kind, ()))
+    return delayed or (kind == GPU_POD and name in ledger.late_gpupods)
 
 
 def _sources(one: Difference, ledger: Ledger, fresh: Ledger) -> frozenset[Source]:

@@ -14,6 +14,7 @@ from berth_operator.engine import (
     current_holds,
     given_otherwise,
     hold_states,
+    late_gpupods,
     paced_offers,
     paced_wakes,
     pod_changes,
@@ -68,6 +69,7 @@ class Ledger:
         self.waiting_since: dict[str, float] = {}  # With their present requests, by uid.
         self.unreadable_pods = unreadable_pods.UnreadablePods(logger)  # Whose own record cannot be read.
         self.given_otherwise = given_otherwise.GivenOtherwise(logger)
+        self.late_gpupods = late_gpupods.LateGpuPods()
         self.suspects = 0  # Agents whose silence proves nothing, as most are silent.
         self.offers = paced_offers.PacedOffers(self.backlog, self._offer_judge, paced)
         self.unadmitted_pods = unadmitted_pods.UnadmittedPods(self.inventory.ports)
@@ -195,7 +197,8 @@ class Ledger:
         uid, known = hold.uid, self.inventory.hold(hold.uid)
         self.inventory.workload.see(uid, sample)
         certain = self.state(uid) is State.CONFIRMED and uid not in self.unadmitted_pods
-        keeps = self._has_readable_record(known)
+        # Its own record has named these devices; what a GpuPod names may change.
+        keeps = known is not None and bool(known.shares) and self._is_readable(uid)
         if known is not None and keeps:
             # A pod keeps the cards that it was bound with, even if its record is edited.
             hold = hold.with_devices_of(known)
@@ -235,10 +238,6 @@ class Ledger:
         self._charge(hold)
         if not self.unadmitted_pods.is_excluded(hold.uid):
             self._node_changed(hold.node)
-
-    def _has_readable_record(self, known: holds.Hold | None) -> bool:
-        """Whether a pod's own record has named these devices; what a GpuPod names may change."""
-        return known is not None and bool(known.shares) and self._is_readable(known.uid)
 
     def _is_readable(self, uid: str) -> bool:
         return self.state(uid) is State.CONFIRMED and uid not in self.unreadable_pods

@@ -8,7 +8,7 @@ pods are woken when the time has come, by what is true then.
 
 What an agent writes may take long to be read, and so may the charges of very many unadmitted pods. So calls
 that take long are put off as well, until on average they take a twentieth of the time. All that one agent
-writes is of one account.
+writes is of one account, the labels of its Node among it.
 """
 
 import collections
@@ -27,6 +27,11 @@ def improved_node(node: str) -> Hashable:
     return "a node has improved", node
 
 
+def pods_of(node: str) -> Hashable:
+    """Return the key under which those are woken for whom the pods of a node count otherwise."""
+    return "pods are counted otherwise", node
+
+
 def device(node: str) -> Hashable:
     """Return the key under which the reading of a Device is paced."""
     return "a Device has changed", node
@@ -35,6 +40,11 @@ def device(node: str) -> Hashable:
 def gpupod(title: str) -> Hashable:
     """Return the key under which the reading of a GpuPod is paced."""
     return "a GpuPod has changed", title
+
+
+def node(name: str) -> Hashable:
+    """Return the key under which the reading of a Node is paced."""
+    return "a Node has changed", name
 
 
 def agent(node: str) -> Hashable:
@@ -74,17 +84,19 @@ class PacedWakes:
         *,
         account: Hashable = None,
         pause: float = SECONDS_BETWEEN_WAKES,
+        later: Callable[[], None] | None = None,
     ) -> None:
         """Make a call that wakes the pods which something that has changed may help, now or soon.
 
         Of the calls for the same thing that come too soon only one is made. By default each thing that has
-        changed has an account of its own.
+        changed has an account of its own. If it is not made now, `later` is what is made in its place, where
+        the call itself would keep too much in memory.
         """
         call = _Call(make, changed if account is None else account, pause)
         if changed not in self._delayed and self._free_at(call.account) <= self._clock():
             self._make(call)
             return
-        self._delay(changed, call)
+        self._delay(changed, call if later is None else call._replace(make=later))
         oldest = next(iter(self._delayed.values()))
         if self._free_at(oldest.account) <= self._clock():
             self.wake_delayed()  # Where nobody leads, there are no rounds that make the delayed calls.

@@ -52,15 +52,17 @@ class PodChanges:
             return
         earlier = self._changed_labels.get(node.name, NO_LABELS)
         self._changed_labels[node.name] = None if labels is None or earlier is None else earlier | labels
-        self._paced.wake(("pods are counted otherwise", node.name), lambda: self._count_anew(node.name))
+        self._paced.wake(paced_wakes.pods_of(node.name), lambda: self._count_anew(node.name))
 
     def _count_anew(self, node: str) -> None:
         labels = self._changed_labels.pop(node)
         if labels is None:
-            self._wake_waiting(self._looks_at_pods)
+            woken = self._wake_waiting(self._looks_at_pods)
         else:
             repelled = not labels.isdisjoint(self._inventory.pods.repelling_keys)
-            self._wake_waiting(lambda pod_info: repelled or _counts_by(pod_info.demand, labels))
+            woken = self._wake_waiting(lambda pod_info: repelled or _counts_by(pod_info.demand, labels))
+        # An agent can have this happen again and again.
+        self._paced.charge(paced_wakes.pods_of(node), woken * paced_wakes.PAUSE_FOR_KIND)
 
     def namespace_seen(self, name: str, labels: Mapping[str, str] | None) -> None:
         """Record the labels of a namespace; None if it is gone."""
@@ -75,18 +77,23 @@ class PodChanges:
         self,
         able: Callable[[queued_pods.PodInfo], bool],
         events: decisions.AwaitedEvents = decisions.POD_EVENTS,
-    ) -> None:
+    ) -> int:
+        """Wake the pods that await such events and are able; return how many kinds of them were."""
         if not self._backlog.awaits(events):
-            return
+            return 0
+        woken = 0
 
         def helped(pod_info: queued_pods.PodInfo) -> bool:
+            nonlocal woken
             if helps := able(pod_info):
+                woken += 1
                 self._wake.set()
             return helps
 
         if not self._backlog.node_changed(None, events, helped):
             for event in sorted(events):
                 self._paced.wake(event, functools.partial(self._wake_all, event))
+        return woken
 
     def _wake_all(self, event: ClusterEvent) -> None:
         """Wake all that wait for such an event: they have too many selectors to be compared with each pod."""

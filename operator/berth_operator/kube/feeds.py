@@ -5,11 +5,11 @@ import dataclasses
 import functools
 import logging
 import time
-from collections.abc import Awaitable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Any, Final
 
 from berth_crds import names, wire
-from berth_crds.client import api, errors, informer, lease, resources
+from berth_crds.client import api, errors, informer, lease, resources, store
 from berth_operator.engine import drift, ports
 from berth_operator.engine.ledger import Ledger
 from berth_operator.engine.watchdog import Watchdog
@@ -24,8 +24,8 @@ from berth_operator.translate import long_pods, pods, raw
 
 log = logging.getLogger(__name__)
 
-READ_REJECTED_SECONDS: Final = 0.1  # Between two waiting pods that the memory budget did not admit.
-MEMORY_CHECK_SECONDS: Final = 1.0
+READ_AGAIN_SECONDS: Final = 0.1  # Between two objects that were not kept when they came.
+CHECK_SECONDS: Final = 1.0  # Between two looks where there is none.
 NAMESPACES_SECONDS: Final = 2.0
 AGENTS: Final = resources.Scope(namespace=names.NODES_NAMESPACE)
 # Finished pods hold nothing, and leave the watch as a delete the moment they finish.
@@ -84,20 +84,26 @@ class Feeds:
         async with asyncio.TaskGroup() as group:
             for one in self._informers:
                 group.create_task(one.run())
-            group.create_task(self._read_rejected())
+            group.create_task(self._read_again(self._informers[-1], self._pods.budget.next_unkept))
+            group.create_task(self._read_again(self._informers[-2], self._ledger.late_gpupods.next))
             group.create_task(self._volumes.run())
 
-    async def _read_rejected(self) -> None:
-        """Read waiting pods again that the memory budget did not admit, as soon as it may; for ever."""
+    async def _read_again(
+        self, followed: informer.Informer[Any], next_key: Callable[[], store.Key | None]
+    ) -> None:
+        """Read one after another those objects again that were not kept when they came; for ever.
+
+        These are waiting pods that the memory budget did not admit, and late GpuPods.
+        """
         while True:
-            pod = self._pods.budget.next_unkept()
+            key = next_key()
             try:
-                if pod is not None:
-                    await self._informers[-1].resync_object(pod)
+                if key is not None:
+                    await followed.resync_object(key)
             except errors.ClientError as error:
-                log.debug("a pod is read again later: %s", error)
-                pod = None
-            await asyncio.sleep(MEMORY_CHECK_SECONDS if pod is None else READ_REJECTED_SECONDS)
+                log.debug("%s is read again later: %s", "/".join(key or ()), error)
+                key = None
+            await asyncio.sleep(CHECK_SECONDS if key is None else READ_AGAIN_SECONDS)
 
     async def wait_synced(self) -> None:
         """Wait until everything has been read once."""

@@ -3,6 +3,7 @@
 Each translates its kind through `translate` and updates the ledger or the watchdog. Nothing is awaited.
 """
 
+import functools
 import logging
 from collections.abc import Callable, Collection
 from typing import Any, Protocol
@@ -166,7 +167,10 @@ class PodSink:
 
 
 class GpuPodSink(FailClosedSink):
-    """GpuPods: the records that stand in for pods whose own allocation cannot be read."""
+    """GpuPods: the records that stand in for pods whose own allocation cannot be read.
+
+    Those that come too fast for their agent's part of the time are read again later (`late_gpupods`).
+    """
 
     def __init__(self, ledger: Ledger, logger: logging.Logger = log) -> None:
         self._ledger = ledger
@@ -176,13 +180,15 @@ class GpuPodSink(FailClosedSink):
 
     def upserted(self, thing: wire.GpuPod) -> None:
         """Apply what an agent wrote; the ledger ignores the phase and the grants."""
-        title = gpupods.title(thing.metadata)
+        title, node = gpupods.title(thing.metadata), thing.spec.node
         self.newest.put(title, thing.metadata.uid)
+        self._ledger.late_gpupods.remove(title)
         self._ledger.paced_wakes.wake(
             paced_wakes.gpupod(title),
             lambda: self._read(title, thing),
-            account=paced_wakes.agent(thing.spec.node),
+            account=paced_wakes.agent(node),
             pause=0.0,
+            later=functools.partial(self._ledger.late_gpupods.add, node, title),
         )
 
     def _read(self, title: str, thing: wire.GpuPod) -> None:
@@ -198,6 +204,7 @@ class GpuPodSink(FailClosedSink):
         """Record that a GpuPod is gone."""
         title = gpupods.title(meta)
         self._ledger.paced_wakes.forget(paced_wakes.gpupod(title))
+        self._ledger.late_gpupods.remove(title)
         self.newest.drop(title)
         self.store.drop_uid(title, meta.uid)
         self._faults.record(title, "")
@@ -205,14 +212,24 @@ class GpuPodSink(FailClosedSink):
 
 
 class NodeSink(FailClosedSink):
-    """Nodes: their resources, labels and taints; one that cannot be decoded takes no pod."""
+    """Nodes: their resources, labels and taints; one that cannot be decoded takes no pod.
+
+    An agent may label its Node, with a thousand labels many times in a second: that is paced as a Device is.
+    """
 
     def __init__(self, ledger: Ledger, logger: logging.Logger = log) -> None:
+        self._paced = ledger.paced_wakes
         self._nodes = raised_amounts.RaisedAmounts(ledger)
         self._faults = FaultLog(logger, "node %s takes no pod: %s", logs.node)
 
     def upserted(self, thing: raw.Node) -> None:
         """Apply a node's new state; one beyond the limits of size takes no pod."""
+        name = thing.metadata.name
+        self._paced.wake(
+            paced_wakes.node(name), lambda: self._read(thing), account=paced_wakes.agent(name), pause=0.0
+        )
+
+    def _read(self, thing: raw.Node) -> None:
         fault = nodes.excess(thing)
         self._faults.record(thing.metadata.name, fault)
         if fault:
@@ -222,6 +239,7 @@ class NodeSink(FailClosedSink):
 
     def deleted(self, meta: wire.Meta) -> None:
         """Record that a node is gone."""
+        self._paced.forget(paced_wakes.node(meta.name))
         self._faults.record(meta.name, "")
         self._nodes.node_gone(meta.name)
 
