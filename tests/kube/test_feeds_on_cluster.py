@@ -13,6 +13,7 @@ import pytest
 
 from berth_crds import names
 from berth_crds.client import api, connection, errors, list_backoff, resources, watch
+from berth_operator.engine import paced_wakes
 from berth_operator.kube import feeds
 from berth_operator.scheduling import holds
 from kube import churn, eventually, servers
@@ -302,6 +303,35 @@ async def test_a_lost_record_is_named_by_the_gpupod(life: churn.Churn, wired: Wi
         await ends_right(follower, admin)
         await life.drop(resources.GPU_PODS, "lost")
         await until_held(withheld=holds.ALL_CARDS)
+        await ends_right(follower, admin)
+
+
+async def test_what_came_too_fast_is_read_again(life: churn.Churn, wired: Wired, admin: api.Api) -> None:
+    """Of a GpuPod and of an edit for which there was no time, only the names were kept."""
+    node = life.nodes[0]
+    pod = await life.client.create(manifests.pod("lost", 2, **manifests.LONG))
+    life.pods.add("lost")
+    life.gpupods.add("lost")
+    await life.client.bind("lost", node)
+    async with following(wired.session) as follower:
+        ledger = follower.ledger
+        await eventually.holds(lambda: ledger.inventory.hold(pod.uid), "the pod to be known")
+        for account in (paced_wakes.agent(node), paced_wakes.long_pods(life.client.namespace)):
+            ledger.paced_wakes.charge(account, 3600.0)
+        gpupod = manifests.gpupod("lost", pod.uid, node, 1, 3)
+        await admin.create(resources.GPU_PODS, gpupod, namespace=life.client.namespace)
+        await life.client.patch("lost", {"metadata": {"labels": {"edited": "late"}}})
+        keys = paced_wakes.gpupod(f"{pod.namespace}/lost"), paced_wakes.pod(pod.uid)
+        await eventually.holds(lambda: all(map(ledger.paced_wakes.is_delayed, keys)), "both to come")
+
+        def read() -> bool:
+            hold = ledger.inventory.hold(pod.uid)
+            return hold is not None and len(hold.shares) == 2 and dict(hold.labels).get("edited") == "late"
+
+        assert not read()
+        ledger.paced_wakes._paid_until.clear()  # As when an hour is over.
+        ledger.paced_wakes.wake_delayed()
+        await eventually.holds(read, "both to be read", seconds=10)
         await ends_right(follower, admin)
 
 

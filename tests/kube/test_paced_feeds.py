@@ -1,15 +1,19 @@
 """What takes long to be read and changes all the time is read seldom, and as it is then."""
 
+import functools
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
+import msgspec
 import pytest
 
 from berth_crds import names, wire
+from berth_crds.client import watch
 from berth_operator.engine import paced_wakes
 from berth_operator.scheduling.devices import device_facts
 from berth_operator.translate import gpupods, raw
-from kube.sinks import NODE, Sinks, feed, pod, read, with_node
+from kube.sinks import NODE, Sinks, feed, named, pod, read, with_node
 from support import builders, clock, ledgers, manifests
 
 
@@ -104,14 +108,14 @@ def test_a_gpupod_that_is_late_is_no_drift() -> None:
     """An audit does not read everything anew because of what is to be read soon in any case."""
     sinks, fresh = with_node(), with_node()
     lost = pod(metadata={"annotations": {names.ALLOCATION: "{"}})
-    named = read(manifests.gpupod("p", "u-1", NODE, 2, namespace="ml"), wire.GpuPod)
-    feed(fresh.gpupods, named)
+    spoken = read(manifests.gpupod("p", "u-1", NODE, 2, namespace="ml"), wire.GpuPod)
+    feed(fresh.gpupods, spoken)
     feed(fresh.pods, lost)
     feed(sinks.pods, lost)
     sinks.ledger.paced_wakes.charge(paced_wakes.agent(NODE), 60.0)
 
     differences = [ledgers.differences(sinks.ledger, fresh.ledger)]
-    feed(sinks.gpupods, named)
+    feed(sinks.gpupods, spoken)
     differences.append(ledgers.differences(sinks.ledger, fresh.ledger))
     later(sinks)
     differences.append(ledgers.differences(sinks.ledger, fresh.ledger))
@@ -138,3 +142,134 @@ def test_a_node_whose_agent_takes_long_is_read_seldom() -> None:
 def known_nodes(sinks: Sinks) -> list[str]:
     """Return the names of the Nodes that count."""
     return sorted(info.node.name for info in sinks.ledger.inventory.each() if info.node is not None)
+
+
+# ---------------------------------------------------------------- long pods
+
+WAITS: Final[dict[str, Any]] = {"nodeName": "", "schedulerName": names.SCHEDULER_NAME}
+
+
+def labelled(
+    label: str, *, waits: bool = False, long: bool = True, phase: str = "Running", **fields: Any
+) -> raw.Pod:
+    """Return a pod with a label, which waits or is on a node, and says much of others if it is long."""
+    phase = "Pending" if waits else phase
+    spec = {"schedulerName": "other"} | (manifests.LONG if long else {}) | (WAITS if waits else {})
+    found = pod(metadata={"labels": {"app": label}} | fields, spec=spec, status={"phase": phase})
+    assert isinstance(found, raw.Pod)
+    return found
+
+
+def label_of(sinks: Sinks) -> str:
+    """Return the label that the pod counts with."""
+    known = sinks.ledger.inventory.hold("u-1") or sinks.ledger.backlog.get("u-1")
+    assert known is not None
+    return dict(known.labels)["app"]
+
+
+@pytest.fixture(params=[False, True], ids=["it runs", "it waits"])
+def edited(request: pytest.FixtureRequest) -> tuple[Sinks, Callable[..., raw.Pod]]:
+    """Lend sinks that know a long pod whose namespace has no time left, and what makes its next states."""
+    sinks, make = with_node(), functools.partial(labelled, waits=request.param)
+    feed(sinks.pods, make("0"))
+    sinks.ledger.paced_wakes.charge(paced_wakes.long_pods("ml"), 60.0)
+    return sinks, make
+
+
+def test_edits_of_a_long_pod_are_read_seldom(edited: tuple[Sinks, Callable[..., raw.Pod]]) -> None:
+    """It is read again when there is time; only that is remembered meanwhile."""
+    sinks, make = edited
+    late, found = sinks.ledger.late_pods, []
+
+    feed(sinks.pods, make("1"))
+    found.append((label_of(sinks), "u-1" in late))
+    later(sinks)
+    found.append((label_of(sinks), "u-1" in late))
+    assert late.next() == ("ml", "p")
+    feed(sinks.pods, make("2"))
+    found.append((label_of(sinks), "u-1" in late))
+
+    assert found == [("0", False), ("0", True), ("2", False)]
+
+
+def test_an_edit_of_a_long_pod_that_is_late_is_no_drift(
+    edited: tuple[Sinks, Callable[..., raw.Pod]],
+) -> None:
+    """An audit does not read everything anew because of it."""
+    sinks, make = edited
+    fresh = with_node()
+    prioritized = make("1")
+    prioritized = msgspec.structs.replace(
+        prioritized, spec=msgspec.structs.replace(prioritized.spec, priority=7, overhead={"cpu": "1"})
+    )
+    feed(fresh.pods, prioritized)
+
+    differences = [ledgers.differences(sinks.ledger, fresh.ledger)]
+    feed(sinks.pods, prioritized)
+    differences.append(ledgers.differences(sinks.ledger, fresh.ledger))
+    later(sinks)
+    differences.append(ledgers.differences(sinks.ledger, fresh.ledger))
+
+    assert [bool(some) for some in differences] == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        pytest.param(wire.Meta("p", "ml", "u-1"), id="it is deleted"),
+        pytest.param(labelled("1", deletionTimestamp="2026-01-01T00:00:00Z", waits=True), id="it is leaving"),
+        pytest.param(
+            watch.Undecodable(wire.Meta("p", "ml", "u-1"), "odd", b'{"spec":{"nodeName":"n1"}}'),
+            id="it is bound and cannot be read",
+        ),
+    ],
+)
+def test_the_end_of_a_long_pod_is_never_late(end: wire.Meta | raw.Pod | watch.Undecodable) -> None:
+    """Nor does an earlier state of it come back."""
+    sinks = with_node()
+    feed(sinks.pods, labelled("0", waits=True))
+    sinks.ledger.paced_wakes.charge(paced_wakes.long_pods("ml"), 60.0)
+    feed(sinks.pods, labelled("1", waits=True))
+
+    feed(sinks.pods, end)
+    later(sinks)
+
+    assert "u-1" not in sinks.ledger.late_pods
+    assert "u-1" not in sinks.ledger.backlog
+
+
+def test_what_a_long_pod_holds_is_never_late() -> None:
+    """That it is bound, and that its kubelet has admitted it, counts at once."""
+    sinks = with_node()
+    feed(sinks.pods, labelled("0", waits=True))
+    sinks.ledger.paced_wakes.charge(paced_wakes.long_pods("ml"), 60.0)
+    bound = labelled("1", annotations=manifests.allocated(NODE, 2))
+
+    feed(sinks.pods, bound)
+
+    assert sinks.held == named(2)
+
+
+def test_that_a_long_pod_was_admitted_is_never_late() -> None:
+    """What it asks for counts from then on; as long as it is not, its edits are read seldom, too."""
+    sinks, found = with_node(), []
+    unadmitted = sinks.ledger.unadmitted_pods
+    feed(sinks.pods, labelled("0", phase="Pending"))
+    sinks.ledger.paced_wakes.charge(paced_wakes.long_pods("ml"), 60.0)
+
+    for label, phase in (("1", "Pending"), ("2", "Running")):
+        feed(sinks.pods, labelled(label, phase=phase))
+        found.append((label_of(sinks), "u-1" in unadmitted))
+
+    assert found == [("0", True), ("2", False)]
+
+
+def test_edits_of_a_pod_that_is_not_long_are_read_each_time() -> None:
+    """However many there are, and whatever else its namespace does."""
+    sinks = with_node()
+    feed(sinks.pods, labelled("0", long=False))
+    sinks.ledger.paced_wakes.charge(paced_wakes.long_pods("ml"), 60.0)
+
+    feed(sinks.pods, labelled("1", long=False))
+
+    assert label_of(sinks) == "1"

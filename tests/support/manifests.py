@@ -5,7 +5,7 @@ object here and a value of the core with the same names are the same card.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from berth_crds import allocation, names
 from support import builders
@@ -35,6 +35,19 @@ def pod(
         "spec": {"schedulerName": names.SCHEDULER_NAME, "containers": [container]} | spec,
     }
     return body | ({"status": {"phase": phase}} if phase else {})
+
+
+# Fields of the spec of a pod that takes long to be read.
+LONG: Final[Body] = {
+    "affinity": {
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {"labelSelector": {"matchLabels": {f"key-{at}": "x" * 60}}, "topologyKey": "zone"}
+                for at in range(60)
+            ]
+        }
+    }
+}
 
 
 def node(name: str = "n1", *, labels: Mapping[str, str] = {}, **amounts: object) -> Body:

@@ -25,6 +25,7 @@ POD_KINDS: Final = ("hold", "sample", "waiting")
 PACED_KEYS: Final = {
     DEVICE: (paced_wakes.device,),
     GPU_POD: (paced_wakes.gpupod,),
+    POD: (paced_wakes.pod,),
     NODE: (paced_wakes.node, paced_wakes.charges_of_unadmitted),
 }
 
@@ -116,7 +117,8 @@ def _is_late(ledger: Ledger, source: Source) -> bool:
     """Whether a ledger is to read a source soon, or to charge the unadmitted pods of a node."""
     kind, name = source
     delayed = any(ledger.paced_wakes.is_delayed(key(name)) for key in PACED_KEYS.get(kind, ()))
-    return delayed or (kind == GPU_POD and name in ledger.late_gpupods)
+    late = {GPU_POD: ledger.late_gpupods, POD: ledger.late_pods}.get(kind, ())
+    return delayed or name in late
 
 
 def _sources(one: Difference, ledger: Ledger, fresh: Ledger) -> frozenset[Source]:

@@ -14,7 +14,7 @@ from berth_operator.engine import (
     current_holds,
     given_otherwise,
     hold_states,
-    late_gpupods,
+    late_objects,
     paced_offers,
     paced_wakes,
     pod_changes,
@@ -69,7 +69,8 @@ class Ledger:
         self.waiting_since: dict[str, float] = {}  # With their present requests, by uid.
         self.unreadable_pods = unreadable_pods.UnreadablePods(logger)  # Whose own record cannot be read.
         self.given_otherwise = given_otherwise.GivenOtherwise(logger)
-        self.late_gpupods = late_gpupods.LateGpuPods()
+        self.late_gpupods = late_objects.LateObjects()  # By title.
+        self.late_pods = late_objects.LateObjects()  # By uid.
         self.suspects = 0  # Agents whose silence proves nothing, as most are silent.
         self.offers = paced_offers.PacedOffers(self.backlog, self._offer_judge, paced)
         self.unadmitted_pods = unadmitted_pods.UnadmittedPods(self.inventory.ports)

@@ -8,7 +8,8 @@ pods are woken when the time has come, by what is true then.
 
 What an agent writes may take long to be read, and so may the charges of very many unadmitted pods. So calls
 that take long are put off as well, until on average they take a twentieth of the time. All that one agent
-writes is of one account, the labels of its Node among it.
+writes is of one account, the labels of its Node among it; and so are all edits of the long pods of one
+namespace.
 """
 
 import collections
@@ -45,6 +46,16 @@ def gpupod(title: str) -> Hashable:
 def node(name: str) -> Hashable:
     """Return the key under which the reading of a Node is paced."""
     return "a Node has changed", name
+
+
+def pod(uid: str) -> Hashable:
+    """Return the key under which the reading of a long pod is paced."""
+    return "a long pod has changed", uid
+
+
+def long_pods(namespace: str) -> Hashable:
+    """Return the account of all changes of the long pods of a namespace."""
+    return "its long pods change", namespace
 
 
 def agent(node: str) -> Hashable:

@@ -24,6 +24,7 @@ from berth_operator.scheduling.holds import Hold
 from berth_operator.scheduling.nodes import facts
 
 FREE_BYTES: Final = 4 << 10  # Nearly all pods take less, and are not charged.
+LONG_BYTES: Final = 16 << 10  # A pod that takes as much takes a millisecond or more to be read.
 MEBIBYTE: Final = 1 << 20
 NAMESPACE_BYTES: Final = 32 * MEBIBYTE
 TOTAL_BYTES: Final = 128 * MEBIBYTE

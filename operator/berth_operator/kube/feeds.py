@@ -85,6 +85,7 @@ class Feeds:
             for one in self._informers:
                 group.create_task(one.run())
             group.create_task(self._read_again(self._informers[-1], self._pods.budget.next_unkept))
+            group.create_task(self._read_again(self._informers[-1], self._ledger.late_pods.next))
             group.create_task(self._read_again(self._informers[-2], self._ledger.late_gpupods.next))
             group.create_task(self._volumes.run())
 
@@ -93,7 +94,7 @@ class Feeds:
     ) -> None:
         """Read one after another those objects again that were not kept when they came; for ever.
 
-        These are waiting pods that the memory budget did not admit, and late GpuPods.
+        These are waiting pods that the memory budget did not admit, late pods and late GpuPods.
         """
         while True:
             key = next_key()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
 from berth_crds import logs, wire
-from berth_crds.client import lease, watch
+from berth_crds.client import lease, store, watch
 from berth_crds.vocabulary import DeviceType
 from berth_operator.engine import paced_wakes, pod_memory
 from berth_operator.engine.hold_states import State
@@ -76,7 +76,10 @@ class FailClosedSink:
 
 
 class PodSink:
-    """Pods: those that wait and those that hold devices."""
+    """Pods: those that wait and those that hold devices.
+
+    Edits of pods that take long to be read are paced: whoever edits them all the time would have others wait.
+    """
 
     def __init__(
         self,
@@ -93,10 +96,43 @@ class PodSink:
         self.admissions = rejected_pods.Admissions()
         self.budget = pod_memory.WaitingPodMemory()
         self._allowance = pod_memory.BoundPodMemory()
+        self._long = set[str]()  # The uids of pods that took long to be read.
 
     def upserted(self, thing: raw.Pod) -> None:
-        """Apply a pod's new state."""
-        match pods.classify(pods.adopt(thing, self._schedulers)):
+        """Apply a pod's new state, now or soon."""
+        uid, namespace = thing.metadata.uid, thing.metadata.namespace
+        if uid not in self._long:
+            self._read(thing)
+        elif not self._may_be_late(thing):
+            self._forget_late(uid)
+            self._read(thing)
+        else:
+            self._ledger.late_pods.remove(uid)
+            place = store.key_of(thing.metadata)
+            self._ledger.paced_wakes.wake(
+                paced_wakes.pod(uid),
+                lambda: self._read(thing),
+                account=paced_wakes.long_pods(namespace),
+                pause=0.0,
+                later=functools.partial(self._ledger.late_pods.add, namespace, uid, place),
+            )
+
+    def _may_be_late(self, pod: raw.Pod) -> bool:
+        """Whether a pod has only been edited: it waits as before, or keeps the cards that it has."""
+        uid, state = pod.metadata.uid, self._ledger.state(pod.metadata.uid)
+        if self._restored or pod.status.phase in pods.FINISHED:
+            return False
+        if not pod.spec.node_name:
+            return state is State.FREE and not pod.metadata.deletion_timestamp
+        hold = self._ledger.inventory.hold(uid)
+        stays = state is State.CONFIRMED and hold is not None and hold.node == pod.spec.node_name
+        return stays and not (pod.status.is_admitted and uid in self._ledger.unadmitted_pods)
+
+    def _read(self, thing: raw.Pod) -> None:
+        found = pods.classify(pods.adopt(thing, self._schedulers))
+        is_long = not isinstance(found, pods.IgnoredPod) and found.byte_size >= pod_memory.LONG_BYTES
+        (self._long.add if is_long else self._long.discard)(thing.metadata.uid)
+        match found:
             case pods.WaitingPod(pod_info, gated, weight):
                 pod_info = self.budget.admit(pod_info, weight)
                 self._observer.pod_waiting(thing)
@@ -141,6 +177,7 @@ class PodSink:
         hold = pods.unreadable_hold(thing)
         known = self._ledger.state(uid) is State.CONFIRMED and uid not in self._ledger.unadmitted_pods
         self._allowance.release(uid)
+        self._forget_late(uid)
         if hold is not None and not known:
             self.budget.release(uid)
             self._observer.pod_left(uid)
@@ -161,15 +198,22 @@ class PodSink:
         self.admissions.pod_gone(uid)
         self.budget.release(uid)
         self._allowance.release(uid)
+        self._long.discard(uid)
+        self._forget_late(uid)
         self._faults.record(uid, "")
         self._observer.pod_left(uid)
         self._ledger.pod_over(uid)
+
+    def _forget_late(self, uid: str) -> None:
+        """Read no earlier state of a pod any more."""
+        self._ledger.paced_wakes.forget(paced_wakes.pod(uid))
+        self._ledger.late_pods.remove(uid)
 
 
 class GpuPodSink(FailClosedSink):
     """GpuPods: the records that stand in for pods whose own allocation cannot be read.
 
-    Those that come too fast for their agent's part of the time are read again later (`late_gpupods`).
+    Those that come too fast for their agent's part of the time are read again later (`late_objects`).
     """
 
     def __init__(self, ledger: Ledger, logger: logging.Logger = log) -> None:
@@ -188,7 +232,7 @@ class GpuPodSink(FailClosedSink):
             lambda: self._read(title, thing),
             account=paced_wakes.agent(node),
             pause=0.0,
-            later=functools.partial(self._ledger.late_gpupods.add, node, title),
+            later=functools.partial(self._ledger.late_gpupods.add, node, title, store.key_of(thing.metadata)),
         )
 
     def _read(self, title: str, thing: wire.GpuPod) -> None:
