@@ -4,7 +4,7 @@ A Device is where the agent of a node writes what is there (spec) and how it far
 (status), where people write which cards to spare (`spec.cordon`), and where the
 operator writes what follows from it. One bad card is one bad entry here, never a list
 that lacks the good ones: that is why verdicts stand in a list of their own (`device_status`).
-The columns that `kubectl get devices` prints are listed in `schema.KINDS`.
+The columns that `kubectl get devices` prints are listed in `kubectl_columns`.
 
 The docstrings are the manual: `kubectl explain device.spec` prints them. After a change `make crds` writes
 the manifest, and the structs that the programs decode (`wire`).

@@ -3,9 +3,9 @@
 pydantic writes JSON Schema with references, titles and null alternatives. The server
 wants a *structural* schema: everything in place, one type for each field, and what is
 optional simply not required. `structural` is that translation and knows nothing of our
-kinds; `KINDS` is the table of what the schema itself does not say (names, scope, columns of
-`kubectl get`); `manifest` puts the two together; `text` prints it so that
-the same models always give the same bytes, which is how drift is found.
+kinds; `KINDS` is the table of what the schema itself does not say (names, scope, columns);
+`manifest` puts the two together; `text` prints it so that the same models always give the same
+bytes, which is how drift is found.
 
 Defaults are published only where a model declares a value that means something (the
 rules of a policy). A default of "nothing" means absent, and absent it stays.
@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import yaml
 
-from berth_crds import device, gpupod, model_rules, names, policy
+from berth_crds import device, gpupod, kubectl_columns, model_rules, names, policy
 from berth_crds.client import resources
 
 Schema = dict[str, Any]
@@ -63,51 +63,10 @@ class Kind:
     selectable: tuple[str, ...] = ()  # Fields by which a watch may be narrowed on the server.
 
 
-def _column(name: str, path: str, description: str, *, kind: str = "string", wide: bool = False) -> Schema:
-    """Return one column of `kubectl get`; with `wide`, only of `kubectl get -o wide`."""
-    column = {"name": name, "type": kind, "jsonPath": path, "description": description}
-    return {**column, "priority": 1} if wide else column
-
-
-def _condition(name: str) -> str:
-    return f'.status.conditions[?(@.type=="{name}")].status'
-
-
-_AGE: Final = _column("Age", ".metadata.creationTimestamp", "Age of the object.", kind="date")
-
-_DEVICE: Final = (
-    _column("Models", ".spec.summary.models", "Models and how many of each."),
-    _column("GPUs", ".spec.summary.gpus", "Number of GPUs on the node.", kind="integer"),
-    _column("Free", ".status.summary.free", "GPUs of which no pod holds anything.", kind="integer"),
-    _column("In-Use", ".status.summary.inUse", "GPUs that pods hold, with parts added up."),
-    _column("Healthy", ".status.summary.healthy", "GPUs that are healthy.", kind="integer"),
-    _column("Ready", _condition("Ready"), "Whether pods can be given cards of this node."),
-    _AGE,
-    _column("Driver", ".spec.driver.version", "Version of the driver.", wide=True),
-    _column("CUDA", ".spec.driver.cuda", "Newest CUDA version that the driver supports.", wide=True),
-    _column("Sharing", ".spec.summary.sharing", "How the cards are shared.", wide=True),
-    _column("Reason", ".status.summary.reason", "Why cards are not given to new pods.", wide=True),
-)
-_GPU_POD: Final = (
-    _column("Phase", ".status.phase", "Phase of the pod."),
-    _column("Node", ".spec.node", "Node that the pod is bound to."),
-    _column("Minors", ".status.minors", "Minors of the GPUs that it was given."),
-    _column("Share", ".status.share", "Share of each GPU, where that is not all of it."),
-    _column("Verified", _condition("Verified"), "Whether it holds exactly the devices that it was given."),
-    _AGE,
-)
-_PLACEMENT_POLICY: Final = (
-    _column("Strategy", ".spec.strategy", "How nodes are ranked."),
-    _column("Accepted", _condition("Accepted"), "Whether the policy is in force."),
-    _AGE,
-)
-
 KINDS: Final = (
-    Kind(device.Device, resources.DEVICES, short_names=("gpudev", "bd"), columns=_DEVICE),
-    Kind(
-        gpupod.GpuPod, resources.GPU_PODS, short_names=("gp",), columns=_GPU_POD, selectable=(".spec.node",)
-    ),
-    Kind(policy.PlacementPolicy, resources.POLICIES, short_names=("ppol",), columns=_PLACEMENT_POLICY),
+    Kind(device.Device, resources.DEVICES, ("gpudev", "bd"), kubectl_columns.DEVICE),
+    Kind(gpupod.GpuPod, resources.GPU_PODS, ("gp",), kubectl_columns.GPU_POD, selectable=(".spec.node",)),
+    Kind(policy.PlacementPolicy, resources.POLICIES, ("ppol",), kubectl_columns.PLACEMENT_POLICY),
 )
 
 
