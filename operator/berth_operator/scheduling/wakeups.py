@@ -48,6 +48,8 @@ def take_some(
 
     First come some of each namespace, then whoever is first. A queue is sorted by what makes pods due.
     """
+    if queue.first() is None:
+        return  # As in most rounds.
     room, counts = MOST_SORTED_IN, collections.Counter[str]()
     for skipped in (lambda one: counts[one] >= FIRST_OF_A_NAMESPACE, lambda _: False):
         with contextlib.closing(queues.walk((queue, room), skipped=skipped)) as tickets:
