@@ -85,7 +85,7 @@ class TermIndex(Generic[Term]):
         beyond: dict[Term, None] = {}
         for term in terms:
             if term not in self._rows:
-                more = self._term_of(term).selector.size
+                more = self._term_of(term).size
                 if brought >= MOST_TERMS or named + more > MOST_NAMED:
                     beyond[term] = None
                 else:
@@ -102,7 +102,7 @@ class TermIndex(Generic[Term]):
             rows = self._rows[term] = collections.Counter()
             self._brought_by[term] = namespace
             self._brought[namespace] += 1
-            self._named[namespace] += self._term_of(term).selector.size
+            self._named[namespace] += self._term_of(term).size
             for about in _namespaces_about(self._term_of(term).selector):
                 self._add_to_index(about, term)
             self._version += 1
@@ -116,7 +116,7 @@ class TermIndex(Generic[Term]):
         del self._rows[term]
         bringer = self._brought_by.pop(term)
         self._brought[bringer] -= 1
-        self._named[bringer] -= self._term_of(term).selector.size
+        self._named[bringer] -= self._term_of(term).size
         if not self._brought[bringer]:
             del self._brought[bringer], self._named[bringer]
         for about in _namespaces_about(self._term_of(term).selector):

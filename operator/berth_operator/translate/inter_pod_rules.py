@@ -138,16 +138,22 @@ def term(written: raw.PodAffinityTerm, namespace: str, labels: Labels) -> facts.
             *_of_keys("NotIn", written.mismatch_label_keys or (), labels, expressions),
         )
         expressions = _in_order((*expressions, *more))
-    selector = dataclasses.replace(_all_pods(written, namespace), expressions=expressions)
-    return facts.PodTerm(selector, written.topology_key)
+    return facts.PodTerm(_selector(written, namespace, expressions), written.topology_key)
 
 
 def _all_pods(written: raw.PodAffinityTerm, namespace: str) -> facts.PodSelector:
     """Return a selector of all pods of the namespaces that a term is about."""
+    return _selector(written, namespace, ())
+
+
+def _selector(
+    written: raw.PodAffinityTerm, namespace: str, expressions: facts.Expressions | None
+) -> facts.PodSelector:
+    """Return a selector of the pods of the namespaces that a term is about that meet some expressions."""
     own = written.namespace_selector is None and not written.namespaces
     return facts.PodSelector(
         (namespace,) if own else tuple(sorted(set(written.namespaces or ()))),
-        (),
+        expressions,
         _expressions(written.namespace_selector),
     )
 

@@ -49,9 +49,7 @@ def of_bound(
 
 def of_terms(terms: Sequence[facts.PodTerm]) -> int:
     """Return the bytes of terms of pod affinity."""
-    return sum(
-        ITEM * one.selector.size + sum(map(sys.getsizeof, _of_selector(one.selector))) for one in terms
-    )
+    return sum(ITEM * one.size + sum(map(sys.getsizeof, _of_selector(one.selector))) for one in terms)
 
 
 def of_labels(labels: facts.Labels) -> int:
