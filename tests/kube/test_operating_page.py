@@ -91,7 +91,7 @@ SENTENCES: Final = {
         f"shows `{Reason.TOO_MUCH_TOGETHER}`",
         f"no more than {pod_memory.FREE_BYTES // 1024} KiB of memory is not counted",
     ],
-    "edits of long pods": [f"pods that take {pod_memory.LONG_BYTES // 1024} KiB of memory or more"],
+    "edits of long pods": [f"on nodes that take {pod_memory.LONG_BYTES // 1024} KiB of memory or more"],
     "bound pods": [
         f"Where more than {possible_devices.MOST_DIFFERENT} of the amounts of devices differ",
     ],

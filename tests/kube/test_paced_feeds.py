@@ -1,8 +1,7 @@
 """What takes long to be read and changes all the time is read seldom, and as it is then."""
 
-import functools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -167,48 +166,43 @@ def label_of(sinks: Sinks) -> str:
     return dict(known.labels)["app"]
 
 
-@pytest.fixture(params=[False, True], ids=["it runs", "it waits"])
-def edited(request: pytest.FixtureRequest) -> tuple[Sinks, Callable[..., raw.Pod]]:
-    """Lend sinks that know a long pod whose namespace has no time left, and what makes its next states."""
-    sinks, make = with_node(), functools.partial(labelled, waits=request.param)
-    feed(sinks.pods, make("0"))
+@pytest.fixture
+def edited() -> Sinks:
+    """Lend sinks that know a long pod on a node, whose namespace has no time left."""
+    sinks = with_node()
+    feed(sinks.pods, labelled("0"))
     sinks.ledger.paced_wakes.charge(paced_wakes.long_pods("ml"), 60.0)
-    return sinks, make
+    return sinks
 
 
-def test_edits_of_a_long_pod_are_read_seldom(edited: tuple[Sinks, Callable[..., raw.Pod]]) -> None:
+def test_edits_of_a_long_pod_are_read_seldom(edited: Sinks) -> None:
     """It is read again when there is time; only that is remembered meanwhile."""
-    sinks, make = edited
-    late, found = sinks.ledger.late_pods, []
+    late, found = edited.ledger.late_pods, []
 
-    feed(sinks.pods, make("1"))
-    found.append((label_of(sinks), "u-1" in late))
-    later(sinks)
-    found.append((label_of(sinks), "u-1" in late))
+    feed(edited.pods, labelled("1"))
+    found.append((label_of(edited), "u-1" in late))
+    later(edited)
+    found.append((label_of(edited), "u-1" in late))
     assert late.next() == ("ml", "p")
-    feed(sinks.pods, make("2"))
-    found.append((label_of(sinks), "u-1" in late))
+    feed(edited.pods, labelled("2"))
+    found.append((label_of(edited), "u-1" in late))
 
     assert found == [("0", False), ("0", True), ("2", False)]
 
 
-def test_an_edit_of_a_long_pod_that_is_late_is_no_drift(
-    edited: tuple[Sinks, Callable[..., raw.Pod]],
-) -> None:
+def test_an_edit_of_a_long_pod_that_is_late_is_no_drift(edited: Sinks) -> None:
     """An audit does not read everything anew because of it."""
-    sinks, make = edited
-    fresh = with_node()
-    prioritized = make("1")
+    fresh, prioritized = with_node(), labelled("1")
     prioritized = msgspec.structs.replace(
         prioritized, spec=msgspec.structs.replace(prioritized.spec, priority=7, overhead={"cpu": "1"})
     )
     feed(fresh.pods, prioritized)
 
-    differences = [ledgers.differences(sinks.ledger, fresh.ledger)]
-    feed(sinks.pods, prioritized)
-    differences.append(ledgers.differences(sinks.ledger, fresh.ledger))
-    later(sinks)
-    differences.append(ledgers.differences(sinks.ledger, fresh.ledger))
+    differences = [ledgers.differences(edited.ledger, fresh.ledger)]
+    feed(edited.pods, prioritized)
+    differences.append(ledgers.differences(edited.ledger, fresh.ledger))
+    later(edited)
+    differences.append(ledgers.differences(edited.ledger, fresh.ledger))
 
     assert [bool(some) for some in differences] == [True, False, False]
 
@@ -217,37 +211,37 @@ def test_an_edit_of_a_long_pod_that_is_late_is_no_drift(
     "end",
     [
         pytest.param(wire.Meta("p", "ml", "u-1"), id="it is deleted"),
-        pytest.param(labelled("1", deletionTimestamp="2026-01-01T00:00:00Z", waits=True), id="it is leaving"),
+        pytest.param(labelled("1", phase="Succeeded"), id="it has finished"),
         pytest.param(
             watch.Undecodable(wire.Meta("p", "ml", "u-1"), "odd", b'{"spec":{"nodeName":"n1"}}'),
-            id="it is bound and cannot be read",
+            id="it cannot be read",
         ),
     ],
 )
-def test_the_end_of_a_long_pod_is_never_late(end: wire.Meta | raw.Pod | watch.Undecodable) -> None:
+def test_the_end_of_a_long_pod_is_never_late(
+    end: wire.Meta | raw.Pod | watch.Undecodable, edited: Sinks
+) -> None:
     """Nor does an earlier state of it come back."""
+    feed(edited.pods, labelled("1"))
+    feed(edited.pods, end)
+    later(edited)
+
+    assert "u-1" not in edited.ledger.late_pods
+    hold = edited.ledger.inventory.hold("u-1")
+    assert hold is None or dict(hold.labels)["app"] == "0"
+
+
+@pytest.mark.parametrize("waits", [True, False], ids=["it waits", "it was bound"])
+def test_a_pod_that_waits_is_never_late(*, waits: bool) -> None:
+    """It is bound as what it was read as, in that revision; and what it was bound to counts at once."""
     sinks = with_node()
     feed(sinks.pods, labelled("0", waits=True))
     sinks.ledger.paced_wakes.charge(paced_wakes.long_pods("ml"), 60.0)
-    feed(sinks.pods, labelled("1", waits=True))
 
-    feed(sinks.pods, end)
-    later(sinks)
+    feed(sinks.pods, labelled("1", waits=waits, annotations=manifests.allocated(NODE, 2)))
 
-    assert "u-1" not in sinks.ledger.late_pods
-    assert "u-1" not in sinks.ledger.backlog
-
-
-def test_what_a_long_pod_holds_is_never_late() -> None:
-    """That it is bound, and that its kubelet has admitted it, counts at once."""
-    sinks = with_node()
-    feed(sinks.pods, labelled("0", waits=True))
-    sinks.ledger.paced_wakes.charge(paced_wakes.long_pods("ml"), 60.0)
-    bound = labelled("1", annotations=manifests.allocated(NODE, 2))
-
-    feed(sinks.pods, bound)
-
-    assert sinks.held == named(2)
+    assert label_of(sinks) == "1"
+    assert waits or sinks.held == named(2)
 
 
 def test_that_a_long_pod_was_admitted_is_never_late() -> None:

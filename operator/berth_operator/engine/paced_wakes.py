@@ -8,8 +8,8 @@ pods are woken when the time has come, by what is true then.
 
 What an agent writes may take long to be read, and so may the charges of very many unadmitted pods. So calls
 that take long are put off as well, until on average they take a twentieth of the time. All that one agent
-writes is of one account, the labels of its Node among it; and so are all edits of the long pods of one
-namespace.
+writes is of one account, the labels of its Node among it; and so are all edits of the long pods that one
+namespace has on nodes.
 """
 
 import collections

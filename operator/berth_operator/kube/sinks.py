@@ -78,7 +78,8 @@ class FailClosedSink:
 class PodSink:
     """Pods: those that wait and those that hold devices.
 
-    Edits of pods that take long to be read are paced: whoever edits them all the time would have others wait.
+    Edits of pods on nodes that take long to be read are paced: whoever edits them all the time would have
+    others wait.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class PodSink:
         self.admissions = rejected_pods.Admissions()
         self.budget = pod_memory.WaitingPodMemory()
         self._allowance = pod_memory.BoundPodMemory()
-        self._long = set[str]()  # The uids of pods that took long to be read.
+        self._long = set[str]()  # The uids of pods on nodes that took long to be read.
 
     def upserted(self, thing: raw.Pod) -> None:
         """Apply a pod's new state, now or soon."""
@@ -118,19 +119,23 @@ class PodSink:
             )
 
     def _may_be_late(self, pod: raw.Pod) -> bool:
-        """Whether a pod has only been edited: it waits as before, or keeps the cards that it has."""
-        uid, state = pod.metadata.uid, self._ledger.state(pod.metadata.uid)
-        if self._restored or pod.status.phase in pods.FINISHED:
+        """Whether a pod that is on a node has only been edited, and keeps the cards that it has.
+
+        A pod that waits is bound as what it was read as, and in that revision, so that is never late.
+        """
+        uid, hold = pod.metadata.uid, self._ledger.inventory.hold(pod.metadata.uid)
+        if (
+            self._restored
+            or pod.status.phase in pods.FINISHED
+            or self._ledger.state(uid) is not State.CONFIRMED
+        ):
             return False
-        if not pod.spec.node_name:
-            return state is State.FREE and not pod.metadata.deletion_timestamp
-        hold = self._ledger.inventory.hold(uid)
-        stays = state is State.CONFIRMED and hold is not None and hold.node == pod.spec.node_name
+        stays = hold is not None and hold.node == pod.spec.node_name
         return stays and not (pod.status.is_admitted and uid in self._ledger.unadmitted_pods)
 
     def _read(self, thing: raw.Pod) -> None:
         found = pods.classify(pods.adopt(thing, self._schedulers))
-        is_long = not isinstance(found, pods.IgnoredPod) and found.byte_size >= pod_memory.LONG_BYTES
+        is_long = isinstance(found, pods.BoundPod) and found.byte_size >= pod_memory.LONG_BYTES
         (self._long.add if is_long else self._long.discard)(thing.metadata.uid)
         match found:
             case pods.WaitingPod(pod_info, gated, weight):
