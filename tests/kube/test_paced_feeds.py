@@ -192,14 +192,11 @@ def test_edits_of_a_long_pod_are_read_seldom(edited: Sinks) -> None:
 
 def test_an_edit_of_a_long_pod_that_is_late_is_no_drift(edited: Sinks) -> None:
     """An audit does not read everything anew because of it."""
-    fresh, prioritized = with_node(), labelled("1")
-    prioritized = msgspec.structs.replace(
-        prioritized, spec=msgspec.structs.replace(prioritized.spec, priority=7, overhead={"cpu": "1"})
-    )
-    feed(fresh.pods, prioritized)
+    fresh, recorded = with_node(), labelled("1", annotations=manifests.allocated(NODE, 2))
+    feed(fresh.pods, recorded)
 
     differences = [ledgers.differences(edited.ledger, fresh.ledger)]
-    feed(edited.pods, prioritized)
+    feed(edited.pods, recorded)
     differences.append(ledgers.differences(edited.ledger, fresh.ledger))
     later(edited)
     differences.append(ledgers.differences(edited.ledger, fresh.ledger))
@@ -229,6 +226,21 @@ def test_the_end_of_a_long_pod_is_never_late(
     assert "u-1" not in edited.ledger.late_pods
     hold = edited.ledger.inventory.hold("u-1")
     assert hold is None or dict(hold.labels)["app"] == "0"
+
+
+def test_what_a_long_pod_takes_of_its_node_is_never_late(edited: Sinks) -> None:
+    """Other pods would be bound to a node that has no room for them any more, and be rejected there."""
+    found = labelled("1")
+    (main,) = found.spec.containers
+    resources = raw.ContainerResources(requests={"cpu": "7"})
+    resized = msgspec.structs.replace(main, resources=resources)
+    spec = msgspec.structs.replace(found.spec, containers=(resized,))
+
+    feed(edited.pods, msgspec.structs.replace(found, spec=spec))
+
+    hold = edited.ledger.inventory.hold("u-1")
+    assert hold is not None
+    assert dict(hold.amounts)["cpu"] == 7000
 
 
 @pytest.mark.parametrize("waits", [True, False], ids=["it waits", "it was bound"])

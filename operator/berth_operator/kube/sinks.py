@@ -119,19 +119,18 @@ class PodSink:
             )
 
     def _may_be_late(self, pod: raw.Pod) -> bool:
-        """Whether a pod that is on a node has only been edited, and keeps the cards that it has.
+        """Whether a pod that is on a node has only been edited: it keeps its cards, and what it takes.
 
         A pod that waits is bound as what it was read as, and in that revision, so that is never late.
         """
         uid, hold = pod.metadata.uid, self._ledger.inventory.hold(pod.metadata.uid)
-        if (
-            self._restored
-            or pod.status.phase in pods.FINISHED
-            or self._ledger.state(uid) is not State.CONFIRMED
-        ):
+        is_certain = self._ledger.state(uid) is State.CONFIRMED and not self._restored
+        if hold is None or not is_certain or pod.status.phase in pods.FINISHED:
             return False
-        stays = hold is not None and hold.node == pod.spec.node_name
-        return stays and not (pod.status.is_admitted and uid in self._ledger.unadmitted_pods)
+        if pod.status.is_admitted and uid in self._ledger.unadmitted_pods:
+            return False
+        known = self._ledger.unadmitted_pods.full_hold(hold)
+        return (known.node, known.amounts) == (pod.spec.node_name, pods.amounts_of_bound(pod))
 
     def _read(self, thing: raw.Pod) -> None:
         found = pods.classify(pods.adopt(thing, self._schedulers))

@@ -227,9 +227,14 @@ class BoundRequest:
         return request + memory_estimates.of_terms([*self.anti_affinity, *weighted])
 
 
+def amounts_of_bound(pod: raw.Pod) -> facts.Amounts:
+    """Return what a bound pod takes of its node, as it was resized."""
+    return demands.amounts(resizing.effective_spec(pod))
+
+
 def read_bound_request(pod: raw.Pod) -> BoundRequest:
     """Return the request of a bound pod."""
-    amounts, ports = demands.amounts(resizing.effective_spec(pod)), demands.host_ports(pod.spec)
+    amounts, ports = amounts_of_bound(pod), demands.host_ports(pod.spec)
     coarse = pod_limits.many_terms(pod.spec)
     far = inter_pod_rules.coarse_anti_affinity(pod) if coarse else inter_pod_rules.anti_affinity(pod)
     weighted = preferred_pods.of_bound(pod)
