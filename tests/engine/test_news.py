@@ -10,7 +10,7 @@ import pytest
 from berth_crds.vocabulary import Strategy
 from berth_operator.engine import node_summaries, watchdog
 from berth_operator.engine.ledger import Ledger
-from berth_operator.scheduling import backlog, queues, uuid_ownership, uuid_records
+from berth_operator.scheduling import comparisons, queues, uuid_ownership, uuid_records
 from berth_operator.scheduling.decisions import ClusterEvent
 from berth_operator.scheduling.devices import device_facts
 from berth_operator.scheduling.policy import Policy
@@ -144,7 +144,7 @@ def test_who_is_not_helped_by_one_change_waits_for_any() -> None:
 
 def test_of_many_events_the_first_are_judged_by_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     """Between two rounds so many kinds are held against what has changed; then all are woken."""
-    monkeypatch.setattr(backlog, "MOST_COMPARED", 3)
+    monkeypatch.setattr(comparisons, "MOST", 3)
     ledger, found = ledgers.with_nodes(cards=1), []
     ledgers.add_sleeping(ledger, "p", *ClusterEvent, cards=9)
 
@@ -158,7 +158,7 @@ def test_of_many_events_the_first_are_judged_by_kind(monkeypatch: pytest.MonkeyP
 
 def test_who_was_woken_for_a_change_is_not_looked_for_at_each_node(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond so many, all are woken once; whoever sleeps from then on is woken by the next such change."""
-    monkeypatch.setattr(backlog, "MOST_COMPARED", 1)
+    monkeypatch.setattr(comparisons, "MOST", 1)
     ledger, found = ledgers.with_nodes(cards=1), []
     for cards, name in enumerate("ab", start=1):
         ledgers.add_sleeping(ledger, name, ClusterEvent.CAPACITY_FREED, cards=cards)

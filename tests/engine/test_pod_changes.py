@@ -9,7 +9,7 @@ import pytest
 
 from berth_operator.engine import paced_wakes
 from berth_operator.engine.ledger import Ledger
-from berth_operator.scheduling import backlog, decisions, pod_index
+from berth_operator.scheduling import comparisons, decisions, pod_index
 from berth_operator.scheduling.decisions import ClusterEvent
 from berth_operator.scheduling.nodes import facts
 from support import builders, clock, ledgers
@@ -256,7 +256,7 @@ def test_labels_that_change_too_often_count_together_in_the_end() -> None:
 
 def test_where_too_many_selectors_wait_changes_wake_all_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     """To compare each of them with each change of a pod would take longer than to try their pods at times."""
-    monkeypatch.setattr(backlog, "MOST_COMPARED", 3)
+    monkeypatch.setattr(comparisons, "MOST", 3)
     now = clock.Clock()
     ledger = with_sleeping_pods(now)
     four = facts.InterPodRules(affinity=tuple(facts.PodTerm(SELECTOR, key) for key in "abcd"))

@@ -6,8 +6,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from berth_operator.scheduling import backlog as backlog_module
-from berth_operator.scheduling import cycle, decisions, rotation
+from berth_operator.scheduling import comparisons, cycle, decisions, rotation
 from berth_operator.scheduling.backlog import Backlog
 from berth_operator.scheduling.decisions import ClusterEvent
 from berth_operator.scheduling.devices import requests
@@ -91,7 +90,7 @@ def test_of_too_many_nodes_all_are_reserved() -> None:
 
 def test_a_node_that_wakes_all_kinds_is_reserved_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Too many kinds wait to be compared with it; that keeps nobody from the other nodes."""
-    monkeypatch.setattr(backlog_module, "MOST_COMPARED", 1)
+    monkeypatch.setattr(comparisons, "MOST", 1)
     backlog = backlogs.requeue(A, B, C, awaited=decisions.ANY_RARE_EVENT)
     for _ in range(3):
         if not backlog.node_changed("n1", frozenset({ClusterEvent.DEVICE_CHANGED}), lambda _: True):

@@ -15,12 +15,12 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from typing import Final
 
 from berth_operator.scheduling import event_waits, queue_order, queued_pods, queues, rotation, wakeups
+from berth_operator.scheduling.comparisons import Comparisons
 from berth_operator.scheduling.decisions import AwaitedEvents, ClusterEvent
 from berth_operator.scheduling.pods_by_claim import ChangedClaims, PodsByClaim
 from berth_operator.scheduling.queued_pods import Entry, PodInfo, SortKey
 
 ACTIVATED_AT_ONCE: Final = 256  # Of all kinds, when a namespace is suspended or resumed.
-MOST_COMPARED: Final = 2048  # Kinds with nodes, or selectors with pods, between two rounds: 20 us each.
 MOST_SEARCHED_IN_A_ROUND: Final = 64  # Pods that need a search on single nodes; so others come too.
 
 
@@ -45,7 +45,7 @@ class Backlog:
         self._backoff = queues.Queue[float](self._stands, queues.SuspendedNamespaces())
         self._woken = queues.Queue[wakeups.Rank](self._stands, queues.SuspendedNamespaces())
         self._unschedulable = event_waits.EventWaits()
-        self._compared = 0  # Kinds with nodes and selectors with pods, since the last round.
+        self._comparisons = Comparisons()
         self._all_woken_by: set[ClusterEvent] = set()  # Events for which no pod waits any more.
         # By kind number; and of the active pods those that are raised.
         self._woken_in_backoff = queues.Queues[int, SortKey](self._stands, self._suspended)
@@ -261,15 +261,14 @@ class Backlog:
         Any rare event of the node may help the others from now on, since it may refuse them for a new reason.
         Without a node, pods have changed. Return False if kinds are too many to be compared, for `wake_all`.
         """
-        self._compared += self.reservations.comparisons(changes, MOST_COMPARED - self._compared)
-        if self._compared > MOST_COMPARED:
+        allowed = self._comparisons
+        if not allowed.take(self.reservations.comparisons(changes, allowed.left)):
             return False
         self.reservations.reserve_if_able(node, able)
         unable: list[event_waits.Group] = []
         for group in self._unschedulable.awaiting(changes, node):
             first = next(iter(group.pods.values())).pod_info
-            self._compared += first.comparisons(changes)
-            if self._compared > MOST_COMPARED:
+            if not allowed.take(first.comparisons(changes)):
                 return False
             if able(first):
                 self._wake(group.pods.values(), node)
@@ -298,7 +297,7 @@ class Backlog:
 
     def active(self, now: float, limit: int | None = None) -> Iterator[PodInfo]:
         """Yield the pods to try now in order; unless labels raise some, also those that join meanwhile."""
-        self._compared = 0
+        self._comparisons.pay_in(now)
         self._sort_in_woken()
         for entry in wakeups.take_some(self._backoff, self._entries, lambda one: one.not_before <= now):
             self._end_backoff(entry)

@@ -193,23 +193,25 @@ def judge_pod(
     """
     repelled = after is None and before is not None and bool(before.anti_affinity)
     events = pod_events(before, after)
+    counted_before, counted_after = _counted(inventory, before), _counted(inventory, after)
 
     def able(pod_info: queued_pods.PodInfo) -> bool:
         return repelled or any(
-            _counted(inventory, one, before) != _counted(inventory, one, after)
-            for one in pod_info.selectors_for(events)
+            counted_before(one) != counted_after(one) for one in pod_info.selectors_for(events)
         )
 
     return able
 
 
-def _counted(inventory: Inventory, selector: facts.PodSelector, pod: Hold | None) -> object:
-    """Return how a pod counts for a selector; None if it does not."""
+def _counted(inventory: Inventory, pod: Hold | None) -> Callable[[facts.PodSelector], object]:
+    """Return how a pod counts for each selector; None if it does not."""
     if pod is None:
-        return None
+        return lambda _: None
     if not pod.labels_known:
-        return pod
-    return pod.leaving if inventory.pods.selects(selector, pod.namespace, pod.labels) else None
+        return lambda _: pod
+    labels = dict(pod.labels)  # Of a thousand labels, once and not for each selector.
+    pods, namespace, leaving = inventory.pods, pod.namespace, pod.leaving
+    return lambda selector: leaving if pods.selects(selector, namespace, labels) else None
 
 
 # ---------------------------------------------------------------- what is better than before

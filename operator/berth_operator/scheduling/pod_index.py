@@ -233,9 +233,9 @@ class PodIndex:
             return selector.namespace_selector is not None  # An empty one means all namespaces, None no more.
         return label_matcher(selector.namespace_selector)(self.labels_of_namespace(namespace))
 
-    def selects(self, selector: facts.PodSelector, namespace: str, labels: facts.Labels) -> bool:
+    def selects(self, selector: facts.PodSelector, namespace: str, labels: Mapping[str, str]) -> bool:
         """Whether a selector selects a pod."""
-        return self.includes(selector, namespace) and label_matcher(selector.expressions)(dict(labels))
+        return self.includes(selector, namespace) and label_matcher(selector.expressions)(labels)
 
     # ------------------------------------------------------------ counts
 
