@@ -1,6 +1,7 @@
 """Pods by their labels: what a selector counts is what a look at each pod says, whatever comes and goes."""
 
 import collections
+import tracemalloc
 from typing import Final, NamedTuple
 from unittest import mock
 
@@ -13,6 +14,7 @@ from berth_operator.scheduling.label_index import LabelIndex
 from berth_operator.scheduling.nodes import facts
 from berth_operator.scheduling.nodes import labels as node_labels
 from berth_operator.scheduling.nodes.facts import LabelExpression, Labels
+from support import builders
 
 KEYS: Final = ("app", "rev", "tier")
 VALUES: Final = ("", "1", "2")
@@ -184,3 +186,20 @@ def test_a_selector_of_namespaces_is_read_once_for_all_of_them() -> None:
     with mock.patch.object(pod_index, "label_matcher", wraps=pod_index.label_matcher) as read:
         assert list(index.counts(key, ROWS)) == [0, 1, 1, 0]
         assert [one.args for one in read.call_args_list].count((has_tier,)) == 1
+
+
+def test_labels_that_one_pod_alone_has_take_little_memory() -> None:
+    """Whoever may create pods may give each a score of keys of its own: tens of thousands must fit."""
+    pods = [
+        builders.hold(f"p{at}", labels=tuple((f"key-{at}-{number}", "x") for number in range(20)))
+        for at in range(500)
+    ]
+    index = LabelIndex()
+
+    tracemalloc.start()
+    for pod in pods:
+        index.add(pod, 0)
+    size, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert size < 500 * 20 * 160

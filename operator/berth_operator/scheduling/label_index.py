@@ -59,7 +59,8 @@ class LabelIndex:
         self._unused = array.array(NUMBER)  # Numbers of groups that are gone, for those to come.
         self._namespaces: dict[str, _Namespace] = {}
         self._unused_namespaces = array.array(NUMBER)
-        self._by_key: dict[str, _ByValue] = {}
+        # A key may be of one value and one group alone: then it leads to these, which take little memory.
+        self._by_key: dict[str, tuple[str, int] | _ByValue] = {}
         # Which groups have a label with any value, by its key: of keys that were asked for. There is room for
         # groups to come.
         self._groups_with: dict[str, Mask] = {}
@@ -67,7 +68,7 @@ class LabelIndex:
     def __repr__(self) -> str:
         """Return the state in words."""
         groups = sum(len(one.groups) for one in self._namespaces.values())
-        labels = sum(map(len, self._by_key.values()))
+        labels = sum(len(self._values_of(key)) for key in self._by_key)
         return f"<LabelIndex: {groups} groups, {labels} labels, {len(self._by_key)} keys>"
 
     @property
@@ -100,11 +101,19 @@ class LabelIndex:
             self._sizes.append(0)
             self._namespace_of.append(namespace)
         for key, value in labels:
-            if (by_value := self._by_key.get(key)) is None:
-                by_value = self._by_key[key] = _ByValue()
-            by_value.add(value, group)
+            if (known := self._by_key.get(key)) is None:
+                self._by_key[key] = value, group
+                continue
+            if isinstance(known, tuple):
+                known = self._by_key[key] = _ByValue(known)
+            known.add(value, group)
         self._note_keys(group, labels, has_them=True)
         return group
+
+    def _values_of(self, key: str) -> "_ByValue":
+        """Return the values of a key, to look at."""
+        known = self._by_key.get(key, NO_VALUES)
+        return _ByValue(known) if isinstance(known, tuple) else known
 
     def _note_keys(self, group: int, labels: facts.Labels, *, has_them: bool) -> None:
         for key, _ in labels if self._groups_with else ():
@@ -136,8 +145,10 @@ class LabelIndex:
             self._unused_namespaces.append(namespace.number)
         self._unused.append(group)
         for key, value in labels:
-            self._by_key[key].remove(value, group)
-            if not self._by_key[key]:
+            known = self._by_key[key]
+            if isinstance(known, _ByValue):
+                known.remove(value, group)
+            if isinstance(known, tuple) or not known:
                 del self._by_key[key]
         self._note_keys(group, labels, has_them=False)
 
@@ -164,7 +175,7 @@ class LabelIndex:
         if namespaces is not None:
             found &= self._any_namespace(namespaces)[np.asarray(self._namespace_of)]
         for one in expressions:
-            by_value = self._by_key.get(one.key, NO_VALUES)
+            by_value = self._values_of(one.key)
             match one.operator:
                 case "In":
                     found &= self._any_of(map(by_value.of, one.values))
@@ -188,7 +199,7 @@ class LabelIndex:
             if len(self._groups_with) >= min(MOST_KEYS_ASKED, MOST_KEYS_ASKED_BYTES // room):
                 self._groups_with.clear()
             mask = self._groups_with[key] = np.zeros(room, dtype=np.bool_)
-            mask[self._by_key.get(key, NO_VALUES).all_groups()] = True
+            mask[self._values_of(key).all_groups()] = True
         return mask[:size]
 
     def _any_namespace(self, names: Iterable[str]) -> Mask:
@@ -223,8 +234,8 @@ class _ByValue:
 
     __slots__ = ("_alone", "_arrays", "_together")
 
-    def __init__(self) -> None:
-        self._alone: dict[str, int] = {}  # The groups of values that have one.
+    def __init__(self, *known: tuple[str, int]) -> None:
+        self._alone: dict[str, int] = dict(known)  # The groups of values that have one.
         self._together: dict[str, set[int]] = {}
         self._arrays: dict[str, Groups] = {}
 
