@@ -134,9 +134,11 @@ def _seen_by_others(pod: raw.Pod) -> tuple[object, ...]:
     spec = pod.spec
     if spec.affinity is None and not spec.topology_spread_constraints:
         return ()
+    labels, required = pod.metadata.labels, inter_pod_rules.keys(spec)
     # A pod that says too much about others is refused, or kept away from all whom it might mean.
-    required = frozenset[str]() if pod_limits.many_terms(spec) else inter_pod_rules.keys(spec)
-    labels, keys = pod.metadata.labels, required | preferred_pods.keys(spec)
+    if not required.isdisjoint(labels) and pod_limits.many_terms(spec):
+        required = frozenset()
+    keys = required | preferred_pods.keys(spec)
     return pod.metadata.namespace, {key: labels[key] for key in sorted(keys) if key in labels}
 
 

@@ -37,7 +37,8 @@ def of_bound(pod: raw.Pod) -> tuple[facts.WeightedPodTerm, ...]:
     """Return how a pod on a node weighs pods that come later; beyond the limits no required term counts."""
     if pod.spec.affinity is None:
         return ()
-    near = () if pod_limits.many_terms(pod.spec) else inter_pod_rules.required_affinity(pod)
+    is_near = bool(inter_pod_rules.affinity_terms(pod.spec)) and not pod_limits.many_terms(pod.spec)
+    near = inter_pod_rules.required_affinity(pod) if is_near else ()
     preferred = of_pod(pod)
     return pod_terms.weighted(near, preferred.terms if preferred is not None else ())
 
