@@ -132,7 +132,7 @@ def _terms(found: Terms, namespace: str, labels: Labels) -> tuple[facts.PodTerm,
 def term(written: raw.PodAffinityTerm, namespace: str, labels: Labels) -> facts.PodTerm:
     """Return a term; without namespaces of its own it is about those of the pod's namespace."""
     expressions = _expressions(written.label_selector)
-    if expressions is not None:
+    if expressions is not None and (written.match_label_keys or written.mismatch_label_keys):
         more = (
             *_of_keys("In", written.match_label_keys or (), labels, expressions),
             *_of_keys("NotIn", written.mismatch_label_keys or (), labels, expressions),

@@ -218,13 +218,18 @@ class BoundRequest:
     host_ports: tuple[facts.HostPort, ...] = ()
     anti_affinity: tuple[facts.PodTerm, ...] = ()
     weighted_terms: tuple[facts.WeightedPodTerm, ...] = ()
+    terms_size: int = dataclasses.field(init=False, repr=False, compare=False)  # In bytes of memory.
+
+    def __post_init__(self) -> None:
+        """Work out once what is asked for at each change of a pod, which may have many terms."""
+        terms = [*self.anti_affinity, *(one.term for one in self.weighted_terms)]
+        object.__setattr__(self, "terms_size", memory_estimates.of_terms(terms))
 
     @property
     def byte_size(self) -> int:
         """The bytes that it takes in memory."""
         request = memory_estimates.of_bound_request(self.amounts, self.expected, self.host_ports)
-        weighted = [one.term for one in self.weighted_terms]
-        return request + memory_estimates.of_terms([*self.anti_affinity, *weighted])
+        return request + self.terms_size
 
 
 def amounts_of_bound(pod: raw.Pod) -> facts.Amounts:
@@ -315,8 +320,7 @@ def read_bound(pod: raw.Pod) -> BoundPod:
     nameless = held_devices.nameless(pod, bound_request.expected) if only_gpupod else None
     node_selection = _unadmitted(pod)
     large = node_selection is not None or nameless is not None
-    weight = memory_estimates.of_labels(hold.labels) + memory_estimates.of_terms(hold.anti_affinity)
-    weight += memory_estimates.of_terms([one.term for one in hold.weighted_terms])
+    weight = memory_estimates.of_labels(hold.labels) + bound_request.terms_size
     weight += memory_estimates.of_claims(hold.claims) + memory_estimates.of_disks(hold.disks)
     weight += memory_estimates.of_bound(hold, nameless, node_selection) if large else 0
     return BoundPod(hold, held.fault, bound_request.sample, nameless, node_selection, weight)
