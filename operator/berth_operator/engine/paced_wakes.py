@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 WAKES_IN_A_ROW: Final = 8  # A claim changes five times or so until it is bound to its volume.
 SECONDS_BETWEEN_WAKES: Final = 1.0
 PAUSE_FOR_TIME: Final = 20.0  # The seconds from one call to the next, for each second that it takes.
-PAUSE_FOR_KIND: Final = 0.004  # The same for each kind of pods that it wakes: to try one takes 1 ms or less.
+PAUSE_FOR_KIND: Final = 0.02  # The same for each kind of pods that it wakes: to try one takes a millisecond.
 CREDIT: Final = (WAKES_IN_A_ROW - 1) * SECONDS_BETWEEN_WAKES
 
 
