@@ -96,7 +96,7 @@ def schedule(
     deadlines = limits.deadlines
     budget = round_limits.RoundBudget(deadlines)
     tried: set[str] = set()
-    for to_try in _pods_to_try(backlog, now, limits, tried):
+    for to_try in _pods_to_try(backlog, now, limits, tried, budget):
         pod_info, in_order = to_try.pod_info, to_try.in_order
         if limits.is_suspended(pod_info.namespace):
             backlog.suspend(pod_info.namespace)
@@ -119,11 +119,16 @@ def schedule(
 
 
 def _pods_to_try(
-    backlog: Backlog, now: float, limits: round_limits.RoundLimits, tried: Collection[str]
+    backlog: Backlog,
+    now: float,
+    limits: round_limits.RoundLimits,
+    tried: Collection[str],
+    budget: round_limits.RoundBudget,
 ) -> Iterator[PodToTry]:
     """Yield the active pods in order; if not all were tried, some out of order, and then on in order.
 
-    The caller adds to `tried`: it leaves out pods for whose search there is too little effort.
+    The caller adds to `tried`: it leaves out pods for whose search there is too little effort. Once it has
+    left out many, the round ends: the next one has effort for them.
     """
     deadlines = limits.deadlines
     active = backlog.active(now, limits.pods_in_order)
@@ -149,15 +154,19 @@ def _pods_to_try(
     at_limit = offered >= min(limits.pods_in_order, MOST_SEARCHED_IN_A_ROUND)
     if deadlines is None or (next_in_order is None and not at_limit):
         return  # All active pods had their turn, or there is no clock.
-    yield from _pods_out_of_order(backlog, now, deadlines, tried)
+    yield from _pods_out_of_order(backlog, now, deadlines, tried, budget)
     # Where those left some time, the round goes on in order: `active` is an iterator.
     for pod_info in itertools.chain([next_in_order] if next_in_order else [], active):
-        if not deadlines.over and pod_info.uid not in tried:
+        if not (deadlines.over or budget.is_used_up) and pod_info.uid not in tried:
             yield PodToTry(pod_info, backlog.undecided_nodes(pod_info.uid))
 
 
 def _pods_out_of_order(
-    backlog: Backlog, now: float, deadlines: round_limits.RoundDeadlines, tried: Collection[str]
+    backlog: Backlog,
+    now: float,
+    deadlines: round_limits.RoundDeadlines,
+    tried: Collection[str],
+    budget: round_limits.RoundBudget,
 ) -> Iterator[PodToTry]:
     """Yield active pods that were not tried in order, until the round is over.
 
@@ -165,7 +174,7 @@ def _pods_out_of_order(
     others waiting.
     """
     for count, (pod_info, reserved) in enumerate(backlog.out_of_order(now, tried)):
-        if deadlines.over and (count or not deadlines.has_second_part):
+        if budget.is_used_up or (deadlines.over and (count or not deadlines.has_second_part)):
             return
         left_out = backlog.undecided_nodes(pod_info.uid)
         yield PodToTry(pod_info, left_out, in_order=False, reserved_for_others=reserved)

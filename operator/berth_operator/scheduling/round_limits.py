@@ -14,6 +14,9 @@ from berth_operator.scheduling.devices.search_effort import Effort
 # (`RoundDeadlines`; the seconds are in `engine.loop`).
 STEPS_PER_ROUND: Final = 5_000
 STEPS_PER_POD: Final = 2_000
+# Pods out of order that a round passes over once there is too little effort for a search: further on there
+# may be some that need none.
+MOST_PASSED_OVER: Final = 32
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -81,6 +84,7 @@ class RoundBudget:
         self._left = STEPS_PER_ROUND
         self._searched_in_this_part = False
         self._out_of_order_begun = False
+        self._passed_over = 0
         self._steps_given = 0
         self._clock = _clock_for_tries(deadlines)
         self._started = 0.0
@@ -97,10 +101,16 @@ class RoundBudget:
         if pod_info.needs_device_search:
             too_short = self._deadlines is not None and self._deadlines.too_short_for_search
             if self._searched_in_this_part and (self._left < STEPS_PER_POD or too_short):
+                self._passed_over += out_of_order
                 return None
             self._searched_in_this_part = True
         self._steps_given, self._started = min(STEPS_PER_POD, self._left), self._clock()
         return Effort(self._steps_given, self._deadlines.timer() if self._deadlines is not None else None)
+
+    @property
+    def is_used_up(self) -> bool:
+        """Whether so many pods were passed over that the round had better end."""
+        return self._passed_over >= MOST_PASSED_OVER
 
     def settle(self, effort: Effort) -> float:
         """Subtract what a pod has used, and return how many seconds it took; 0 where there is no clock."""
