@@ -5,7 +5,8 @@ the next decision on, a bad one is refused here by the schema or reported in the
 condition Accepted, while the last good one stays in force.
 
 Defaults are part of the schema, so that `kubectl get` shows every rule that holds, also
-those that nobody wrote.
+those that nobody wrote. The words that a field may have are enums in `vocabulary`; what they
+mean to the scheduler is read in `translate.policies` of the operator.
 """
 
 from typing import Annotated

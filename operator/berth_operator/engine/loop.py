@@ -77,7 +77,7 @@ class Loop:
         if round_decisions:
             # This round may not have tried all: the next one follows, without waiting for an event. Where
             # nothing was decided, pods that are still active are due at once (`Backlog.next_due`): a pod that
-            # is held back is tried again and again, until `rotation.HELD_BACK_SECONDS` are over.
+            # might fit on reserved nodes alone is tried again and again, for `rotation.HELD_BACK_SECONDS`.
             self._ledger.wake.set()
 
     def _schedule(self, started: float) -> list[decision_records.RoundDecision]:

@@ -191,11 +191,11 @@ class PodSink:
     undecodable_deleted = deleted
 
     def restored(self) -> None:
-        """Believe records as they are now: a pod may have been bound anew."""
+        """Believe records as they are now: etcd was restored, so a pod may have been bound anew."""
         self._restored = True
 
     def listed(self, _version: str) -> None:
-        """Hold on to the records that have been read since a restore."""
+        """Hold on to the records again: since etcd was restored, all have been read once."""
         self._restored = False
 
     def _over(self, uid: str) -> None:
@@ -215,7 +215,9 @@ class PodSink:
 
 
 class GpuPodSink(FailClosedSink):
-    """GpuPods: the records that stand in for pods whose own allocation cannot be read.
+    """GpuPods: they name the devices of pods whose own allocation cannot be read.
+
+    They also tell which cards a kubelet gave a pod in place of those that it was promised.
 
     Those that come too fast for their agent's part of the time are read again later (`late_objects`).
     """
@@ -227,7 +229,7 @@ class GpuPodSink(FailClosedSink):
         self.store = gpupod_store.GpuPodStore()  # Kopf fills it, but may miss a delete.
 
     def upserted(self, thing: wire.GpuPod) -> None:
-        """Apply what an agent wrote; the ledger ignores the phase and the grants."""
+        """Apply what an agent wrote, now or soon."""
         title, node = gpupods.title(thing.metadata), thing.spec.node
         self.newest.put(title, thing.metadata.uid)
         self._ledger.late_gpupods.remove(title)
@@ -321,7 +323,10 @@ class DeviceSink(FailClosedSink):
         self._watchdog.device_seen(thing.metadata.name, found_silent=devices.found_silent(thing))
 
     def counts_last(self, thing: wire.Device) -> bool:
-        """Whether a Device that is known publishes further uuids, which may be those of a new Device."""
+        """Whether a Device is passed on after all others of a list.
+
+        One that is known and publishes further uuids is: it must not come before a new one that owns them.
+        """
         if thing.metadata.name not in self.uids:
             return False
         known = self._ledger.inventory.uuid_ownership.of(thing.metadata.name)

@@ -61,7 +61,8 @@ NO_NODES: Final[NodeNames] = frozenset()
 class PodToTry(NamedTuple):
     """A pod to try, whether it is tried in the order of the queue, and the nodes that it must not take.
 
-    `left_out` are nodes whose search did not end; they are searched again after the pod's pause.
+    `left_out` are nodes whose search did not end the last time. An event has brought the pod forward, and
+    they are searched again once its pause is over.
     """
 
     pod_info: queued_pods.PodInfo
@@ -135,8 +136,8 @@ def _pods_to_try(
     next_in_order, offered = None, 0
     for pod_info in active:
         # The first pod in order is tried even if the round is over already, but not once the time for pods
-        # out of order has begun. That begins early if the pod's namespace has had more than its share: of a
-        # pod that was never tried only long tries count.
+        # out of order has begun. That begins early if the pod's namespace has had more than its share of the
+        # rounds' time: for a pod that was never tried only long tries count.
         if deadlines is not None and (
             deadlines.in_order_over
             or (offered and deadlines.over)
@@ -264,9 +265,10 @@ def _count_reasons(
 def _awaited_events(
     counts: tuple[decisions.Count, ...], demand: facts.NodeDemand, undecided: NodeNames | None
 ) -> decisions.AwaitedEvents | None:
-    """Return what could help a pod; None if nodes were not searched to the end and not all are known.
+    """Return what could help a pod; None if nobody knows, so that it just has to be tried again.
 
-    `undecided` are those that are known, or None if all were searched to the end.
+    `undecided` are the nodes that were not searched to the end, or None if all were. Only some of them are
+    remembered, so an empty set, or a full one, says that there may be more.
     """
     if undecided is not None and (not undecided or len(undecided) >= search_memory.MOST_TO_SEARCH_LAST):
         return None
