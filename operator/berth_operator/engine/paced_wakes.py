@@ -84,9 +84,10 @@ class PacedWakes:
         self.cpu_clock: Callable[[], float] = float  # Of what calls take: nothing, unless one is set.
         # By account, when the pauses after all its calls so far are over. Mostly in that order.
         self._paid_until: collections.OrderedDict[Hashable, float] = collections.OrderedDict()
-        self._delayed: dict[Hashable, _Call] = {}
+        # An ordinary dict is slow to find its first when tens of thousands before it were removed.
+        self._delayed: collections.OrderedDict[Hashable, _Call] = collections.OrderedDict()
         # The same by account, for one may have thousands, and all of an account are due at the same time.
-        self._delayed_of: dict[Hashable, dict[Hashable, None]] = {}
+        self._delayed_of: dict[Hashable, collections.OrderedDict[Hashable, None]] = {}
 
     def wake(
         self,
@@ -116,7 +117,7 @@ class PacedWakes:
         if (before := self._delayed.get(changed)) is not None and before.account != call.account:
             self._pop(changed)
         self._delayed[changed] = call
-        self._delayed_of.setdefault(call.account, {})[changed] = None
+        self._delayed_of.setdefault(call.account, collections.OrderedDict())[changed] = None
 
     def _pop(self, changed: Hashable) -> _Call:
         call = self._delayed.pop(changed)
