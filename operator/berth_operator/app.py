@@ -84,7 +84,7 @@ class Operator:
         identity = f"{settings.name}_{secrets.token_hex(4)}"
         self._session, self._settings, self._clock, self._metrics = session, settings, clock, metrics
         self._ledger = Ledger(clock, day=time.time)
-        self._ledger.paced_wakes.cpu_clock = time.thread_time
+        self._ledger.paced_calls.cpu_clock = time.thread_time
         self._watchdog = Watchdog(self._ledger, clock=clock)
         self._events = events.EventRecorder(
             session,

@@ -198,7 +198,7 @@ class InMemoryOperator:
     def __init__(self, nodes: int) -> None:
         self.clock = Clock()
         self.ledger = Ledger(self.clock)
-        self.ledger.paced_wakes.cpu_clock = time.thread_time
+        self.ledger.paced_calls.cpu_clock = time.thread_time
         self.status_writer, self.writer = PodStatusWriter(), Writer()
         self.sink = sinks.PodSink(self.ledger, self.status_writer)
         self.loop = loop.Loop(

@@ -6,7 +6,7 @@ import pytest
 
 from berth_crds import names
 from berth_crds.client import cooperative
-from berth_operator.engine import assumed_pods, drift, paced_wakes, unreadable_pods
+from berth_operator.engine import assumed_pods, drift, paced_calls, unreadable_pods
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import allocation_recovery
 from berth_operator.scheduling.nodes import facts
@@ -124,16 +124,16 @@ def test_which_of_too_many_gpupods_are_read_is_no_drift(monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("kind", "paced"),
     [
-        ("Device", paced_wakes.device),
-        ("GpuPod", paced_wakes.gpupod),
-        ("Node", paced_wakes.charges_of_unadmitted),
+        ("Device", paced_calls.device),
+        ("GpuPod", paced_calls.gpupod),
+        ("Node", paced_calls.charges_of_unadmitted),
     ],
 )
 def test_each_source_may_be_late(kind: str, paced: Callable[[str], Hashable]) -> None:
     """A pod that is charged by what its node has, or by its GpuPod, is charged otherwise soon."""
     ledger = ledgers.with_nodes(1)
-    for _ in range(paced_wakes.WAKES_IN_A_ROW + 1):
-        ledger.paced_wakes.wake(paced("n1"), lambda: None)
+    for _ in range(paced_calls.CALLS_IN_A_ROW + 1):
+        ledger.paced_calls.call(paced("n1"), lambda: None)
 
     assert [drift._is_late(ledger, (kind, name)) for name in ("n1", "n2")] == [True, False]
 
@@ -143,12 +143,12 @@ def test_what_is_late_is_no_drift() -> None:
     now = clock.Clock()
     ledger, fresh = ledgers.with_nodes(1, now=now), ledgers.with_nodes(1, cards=5)
     found = [kinds(ledger, fresh)]
-    for _ in range(paced_wakes.WAKES_IN_A_ROW + 1):
-        ledger.paced_wakes.wake(paced_wakes.device("n1"), lambda: None)
+    for _ in range(paced_calls.CALLS_IN_A_ROW + 1):
+        ledger.paced_calls.call(paced_calls.device("n1"), lambda: None)
 
     found.append(kinds(ledger, fresh))
-    now.advance(paced_wakes.SECONDS_BETWEEN_WAKES)
-    ledger.paced_wakes.wake_delayed()
+    now.advance(paced_calls.SECONDS_BETWEEN_CALLS)
+    ledger.paced_calls.make_delayed()
 
     assert [*found, kinds(ledger, fresh)] == [["Device"], [], ["Device"]]
 

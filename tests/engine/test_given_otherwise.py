@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from berth_crds import wire
-from berth_operator.engine import given_otherwise, paced_wakes
+from berth_operator.engine import given_otherwise, paced_calls
 from berth_operator.engine.given_otherwise import MOST_CARDS
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling.decisions import ClusterEvent
@@ -201,9 +201,9 @@ def test_a_gpupod_that_changes_again_and_again_wakes_pods_a_few_times_only() -> 
         if ledgers.ready_names(ledger):
             woken += 1
             ledgers.requeue(ledger, "s", ClusterEvent.CAPACITY_FREED)
-    assert 1 <= woken <= paced_wakes.WAKES_IN_A_ROW
+    assert 1 <= woken <= paced_calls.CALLS_IN_A_ROW
 
     now.advance(60.0)
-    ledger.paced_wakes.wake_delayed()
+    ledger.paced_calls.make_delayed()
 
     assert ledgers.ready_names(ledger) == ["s"]

@@ -15,7 +15,7 @@ from hypothesis import stateful
 from hypothesis import strategies as st
 
 from berth_crds import names, wire
-from berth_operator.engine import bind_sender, decision_reporter, loop, paced_wakes, ports
+from berth_operator.engine import bind_sender, decision_reporter, loop, paced_calls, ports
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import decisions, queued_pods
 from berth_operator.scheduling.devices import device_facts
@@ -310,12 +310,12 @@ class History(stateful.RuleBasedStateMachine):
     @stateful.invariant()
     def nobody_sleeps_who_could_go(self) -> None:
         """A pod that waits for a change has no place now: whatever gave it one woke it, or does so soon."""
-        soon = self.ledger.paced_wakes.is_delayed
+        soon = self.ledger.paced_calls.is_delayed
         for entry in self.ledger.backlog._entries.values():
             pod = entry.pod_info
             if entry.awaited is not None and not pod.faults:
                 place = self.ledger.search.place(pod.request, pod.demand, policy=self.ledger.policy)
-                assert place is None or soon(paced_wakes.improved_node(place.node)), f"{pod.title} sleeps"
+                assert place is None or soon(paced_calls.improved_node(place.node)), f"{pod.title} sleeps"
 
     @stateful.invariant()
     def ledger_is_derivable(self) -> None:

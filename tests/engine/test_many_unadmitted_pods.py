@@ -8,7 +8,7 @@ from unittest import mock
 import pytest
 
 from berth_crds import names
-from berth_operator.engine import paced_wakes
+from berth_operator.engine import paced_calls
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import allocation_recovery, device_counts, node_offers
 from berth_operator.scheduling.decisions import ClusterEvent
@@ -90,7 +90,7 @@ def test_where_that_takes_long_changes_of_others_have_them_compared_seldom() -> 
     """Whoever may change a pod can do so many times in a second; what is late is not lost."""
     now = clock.Clock()
     ledger = with_many("5", now=now)
-    ledger.paced_wakes.cpu_clock = clock.Ticking(0.05)
+    ledger.paced_calls.cpu_clock = clock.Ticking(0.05)
 
     with mock.patch.object(ledger.unadmitted_pods, "free", wraps=ledger.unadmitted_pods.free) as free:
         for at in range(40):
@@ -98,22 +98,22 @@ def test_where_that_takes_long_changes_of_others_have_them_compared_seldom() -> 
         compared = free.call_count
         ledgers.pod_seen(ledger, rival("4"))
     before = excluded(ledger)
-    now.advance(paced_wakes.SECONDS_BETWEEN_WAKES)
-    ledger.paced_wakes.wake_delayed()
+    now.advance(paced_calls.SECONDS_BETWEEN_CALLS)
+    ledger.paced_calls.make_delayed()
 
-    assert compared <= paced_wakes.WAKES_IN_A_ROW
+    assert compared <= paced_calls.CALLS_IN_A_ROW
     assert (before, excluded(ledger)) == (0, MANY)
 
 
 def test_what_is_late_is_done_where_no_further_round_comes() -> None:
     """As where a cluster is read from files."""
     ledger = with_many("5")
-    ledger.paced_wakes.cpu_clock = clock.Ticking(0.05)
-    for at in range(paced_wakes.WAKES_IN_A_ROW + 1):
-        ledgers.pod_seen(ledger, rival("4" if at == paced_wakes.WAKES_IN_A_ROW else str(1 + at % 2)))
+    ledger.paced_calls.cpu_clock = clock.Ticking(0.05)
+    for at in range(paced_calls.CALLS_IN_A_ROW + 1):
+        ledgers.pod_seen(ledger, rival("4" if at == paced_calls.CALLS_IN_A_ROW else str(1 + at % 2)))
 
     found = [excluded(ledger)]
-    ledger.paced_wakes.wake_all_delayed()
+    ledger.paced_calls.make_all_delayed()
 
     assert [*found, excluded(ledger)] == [0, MANY]
 

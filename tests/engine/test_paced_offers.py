@@ -2,7 +2,7 @@
 
 import pytest
 
-from berth_operator.engine import loop, paced_wakes
+from berth_operator.engine import loop, paced_calls
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import decisions
 from berth_operator.scheduling.decisions import ClusterEvent
@@ -26,7 +26,7 @@ def times_woken(ledger: Ledger, now: clock.Clock) -> int:
     for _ in range(FLAPS):
         now.advance(SECONDS / FLAPS)
         flap(ledger)
-        ledger.paced_wakes.wake_delayed()
+        ledger.paced_calls.make_delayed()
         if ledgers.ready_names(ledger):
             woken += 1
             ledgers.requeue(ledger, "p", ClusterEvent.DEVICE_CHANGED)
@@ -41,7 +41,7 @@ def test_a_flapping_node_wakes_pods_a_few_times_only() -> None:
 
     first, second = times_woken(ledger, now), times_woken(ledger, now)
 
-    assert paced_wakes.WAKES_IN_A_ROW <= first <= paced_wakes.WAKES_IN_A_ROW + 1
+    assert paced_calls.CALLS_IN_A_ROW <= first <= paced_calls.CALLS_IN_A_ROW + 1
     assert second == 1
 
 
@@ -108,9 +108,9 @@ async def test_what_a_node_has_in_the_end_is_given() -> None:
 
 def test_a_node_that_wakes_many_kinds_is_offered_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of them is tried, and others wait meanwhile."""
-    monkeypatch.setattr(paced_wakes, "PAUSE_FOR_KIND", 4.0)
+    monkeypatch.setattr(paced_calls, "PAUSE_FOR_KIND", 4.0)
     now = clock.Clock()
     ledger = ledgers.with_nodes(2, now=now)
     ledgers.add_sleeping(ledger, "p", ClusterEvent.DEVICE_CHANGED)
 
-    assert times_woken(ledger, now) < paced_wakes.WAKES_IN_A_ROW // 2
+    assert times_woken(ledger, now) < paced_calls.CALLS_IN_A_ROW // 2

@@ -7,7 +7,7 @@ from unittest import mock
 
 import pytest
 
-from berth_operator.engine import paced_wakes
+from berth_operator.engine import paced_calls
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import comparisons, decisions, pod_index
 from berth_operator.scheduling.decisions import ClusterEvent
@@ -68,20 +68,20 @@ def test_a_node_that_wakes_many_kinds_by_its_labels_does_so_less_often(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """An agent can have its Node read as gone and back all the time, and each kind that it wakes is tried."""
-    monkeypatch.setattr(paced_wakes, "PAUSE_FOR_KIND", 4.0)
+    monkeypatch.setattr(paced_calls, "PAUSE_FOR_KIND", 4.0)
     now = clock.Clock()
     ledger, woken = with_sleeping_pods(now), 0
 
-    for _ in range(2 * paced_wakes.WAKES_IN_A_ROW):
+    for _ in range(2 * paced_calls.CALLS_IN_A_ROW):
         ledger.node_gone("n1")
         ledger.node_seen(builders.node("n1"))
-        ledger.paced_wakes.wake_delayed()
+        ledger.paced_calls.make_delayed()
         if "apart" in ledgers.ready_names(ledger):
             woken += 1
             ledgers.requeue(ledger, "apart", *decisions.POD_EVENTS)
-        now.advance(paced_wakes.SECONDS_BETWEEN_WAKES)
+        now.advance(paced_calls.SECONDS_BETWEEN_CALLS)
 
-    assert 2 <= woken <= paced_wakes.WAKES_IN_A_ROW
+    assert 2 <= woken <= paced_calls.CALLS_IN_A_ROW
 
 
 NEAR: Final = facts.InterPodRules(affinity=(TERM,))
@@ -221,11 +221,11 @@ def test_a_label_by_which_a_pod_there_repels_wakes_whom_it_may_repel() -> None:
 
 def test_a_node_that_comes_and_goes_wakes_pods_a_few_times_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """An agent may write labels for which the Node is not read, and take them back, as often as it likes."""
-    monkeypatch.setattr(paced_wakes, "PAUSE_FOR_KIND", 0.0)
+    monkeypatch.setattr(paced_calls, "PAUSE_FOR_KIND", 0.0)
     now = clock.Clock()
     ledger = with_sleeping_pods(now)
     woken = []
-    for _ in range(paced_wakes.WAKES_IN_A_ROW):
+    for _ in range(paced_calls.CALLS_IN_A_ROW):
         for change in (
             functools.partial(ledger.node_seen, builders.node("n2")),
             functools.partial(ledger.node_gone, "n2"),
@@ -234,22 +234,22 @@ def test_a_node_that_comes_and_goes_wakes_pods_a_few_times_only(monkeypatch: pyt
             woken += ledgers.ready_names(ledger)
             ledgers.requeue(ledger, "apart", *decisions.POD_EVENTS)
 
-    assert woken == ["apart"] * paced_wakes.WAKES_IN_A_ROW
-    assert ledger.paced_wakes.next_due() == now() + paced_wakes.SECONDS_BETWEEN_WAKES
+    assert woken == ["apart"] * paced_calls.CALLS_IN_A_ROW
+    assert ledger.paced_calls.next_due() == now() + paced_calls.SECONDS_BETWEEN_CALLS
 
 
 def test_labels_that_change_too_often_count_together_in_the_end() -> None:
     """Of many changes the last is late; it wakes whoever counts by a label that any of them changed."""
     now = clock.Clock()
     ledger = with_sleeping_pods(now)
-    for at in range(paced_wakes.WAKES_IN_A_ROW):
+    for at in range(paced_calls.CALLS_IN_A_ROW):
         relabelled(ledger, zone=str(at))
         ledgers.requeue(ledger, "apart", *decisions.POD_EVENTS)
 
     assert relabelled(ledger, zone="late") == []
     assert relabelled(ledger, zone="late", other="x") == []
-    now.advance(paced_wakes.SECONDS_BETWEEN_WAKES)
-    ledger.paced_wakes.wake_delayed()
+    now.advance(paced_calls.SECONDS_BETWEEN_CALLS)
+    ledger.paced_calls.make_delayed()
 
     assert ledgers.ready_names(ledger) == ["apart"]
 
@@ -264,14 +264,14 @@ def test_where_too_many_selectors_wait_changes_wake_all_now_and_then(monkeypatch
     ledgers.add_sleeping(ledger, "many", *decisions.POD_EVENTS, demand=demand)
 
     woken = 0
-    for at in range(3 * paced_wakes.WAKES_IN_A_ROW):
+    for at in range(3 * paced_calls.CALLS_IN_A_ROW):
         ledger.pod_bound(builders.hold(f"w{at}", labels=WEB))
         woken += "many" in ledgers.ready_names(ledger)
         ledgers.requeue(ledger, "many", *decisions.POD_EVENTS)
-    now.advance(paced_wakes.SECONDS_BETWEEN_WAKES)
-    ledger.paced_wakes.wake_delayed()
+    now.advance(paced_calls.SECONDS_BETWEEN_CALLS)
+    ledger.paced_calls.make_delayed()
 
-    assert woken == paced_wakes.WAKES_IN_A_ROW
+    assert woken == paced_calls.CALLS_IN_A_ROW
     assert "many" in ledgers.ready_names(ledger)
 
 
@@ -292,10 +292,10 @@ def test_a_node_whose_labels_flap_is_counted_where_nobody_leads() -> None:
     """A replica that stands by makes no rounds: what is late is counted with the next change."""
     now = clock.Clock()
     ledger = ledgers.with_nodes(1, now=now)
-    for at in range(3 * paced_wakes.WAKES_IN_A_ROW):
+    for at in range(3 * paced_calls.CALLS_IN_A_ROW):
         ledger.node_seen(builders.node("n1", labels={"zone": str(at)}))
 
-    now.advance(10 * paced_wakes.SECONDS_BETWEEN_WAKES)
+    now.advance(10 * paced_calls.SECONDS_BETWEEN_CALLS)
     ledger.node_seen(builders.node("n1", labels={"zone": "last"}))
 
-    assert ledger.paced_wakes.next_due() is None
+    assert ledger.paced_calls.next_due() is None

@@ -13,7 +13,7 @@ import pytest
 
 from berth_crds import names
 from berth_crds.client import api, connection, errors, list_backoff, resources, watch
-from berth_operator.engine import paced_wakes
+from berth_operator.engine import paced_calls
 from berth_operator.kube import feeds
 from berth_operator.scheduling import holds
 from kube import churn, eventually, servers
@@ -316,21 +316,21 @@ async def test_what_came_too_fast_is_read_again(life: churn.Churn, wired: Wired,
     async with following(wired.session) as follower:
         ledger = follower.ledger
         await eventually.holds(lambda: ledger.inventory.hold(pod.uid), "the pod to be known")
-        for account in (paced_wakes.agent(node), paced_wakes.long_pods(life.client.namespace)):
-            ledger.paced_wakes.charge(account, 3600.0)
+        for account in (paced_calls.agent(node), paced_calls.long_pods(life.client.namespace)):
+            ledger.paced_calls.charge(account, 3600.0)
         gpupod = manifests.gpupod("lost", pod.uid, node, 1, 3)
         await admin.create(resources.GPU_PODS, gpupod, namespace=life.client.namespace)
         await life.client.patch("lost", {"metadata": {"labels": {"edited": "late"}}})
-        keys = paced_wakes.gpupod(f"{pod.namespace}/lost"), paced_wakes.pod(pod.uid)
-        await eventually.holds(lambda: all(map(ledger.paced_wakes.is_delayed, keys)), "both to come")
+        keys = paced_calls.gpupod(f"{pod.namespace}/lost"), paced_calls.pod(pod.uid)
+        await eventually.holds(lambda: all(map(ledger.paced_calls.is_delayed, keys)), "both to come")
 
         def read() -> bool:
             hold = ledger.inventory.hold(pod.uid)
             return hold is not None and len(hold.shares) == 2 and dict(hold.labels).get("edited") == "late"
 
         assert not read()
-        ledger.paced_wakes._paid_until.clear()  # As when an hour is over.
-        ledger.paced_wakes.wake_delayed()
+        ledger.paced_calls._paid_until.clear()  # As when an hour is over.
+        ledger.paced_calls.make_delayed()
         await eventually.holds(read, "both to be read", seconds=10)
         await ends_right(follower, admin)
 

@@ -9,7 +9,7 @@ import pytest
 
 from berth_crds import names, wire
 from berth_crds.client import watch
-from berth_operator.engine import paced_wakes
+from berth_operator.engine import paced_calls
 from berth_operator.scheduling.devices import device_facts
 from berth_operator.translate import gpupods, raw
 from kube.sinks import NODE, Sinks, feed, named, pod, read, with_node
@@ -24,7 +24,7 @@ def published_cards(sinks: Sinks) -> Sequence[device_facts.PhysicalDevice]:
 
 def read_slowly(sinks: Sinks) -> None:
     """Have an agent publish ever more cards, each time in a way that takes long to be read."""
-    sinks.ledger.paced_wakes.cpu_clock = clock.Ticking(0.05)
+    sinks.ledger.paced_calls.cpu_clock = clock.Ticking(0.05)
     for count in range(1, 50):
         feed(sinks.devices, builders.published(cards=[{}] * count))
 
@@ -32,7 +32,7 @@ def read_slowly(sinks: Sinks) -> None:
 def later(sinks: Sinks) -> int:
     """Return how many cards count once the time of what was put off has come."""
     sinks.time.advance(60.0)
-    sinks.ledger.paced_wakes.wake_delayed()
+    sinks.ledger.paced_calls.make_delayed()
     return len(published_cards(sinks))
 
 
@@ -43,7 +43,7 @@ def test_a_device_that_takes_long_and_changes_all_the_time_is_read_seldom() -> N
     read_slowly(sinks)
     at_first = len(published_cards(sinks))
 
-    assert 2 <= at_first <= paced_wakes.WAKES_IN_A_ROW
+    assert 2 <= at_first <= paced_calls.CALLS_IN_A_ROW
     assert [later(sinks), later(sinks)] == [49, 49]
 
 
@@ -111,7 +111,7 @@ def test_a_gpupod_that_is_late_is_no_drift() -> None:
     feed(fresh.gpupods, spoken)
     feed(fresh.pods, lost)
     feed(sinks.pods, lost)
-    sinks.ledger.paced_wakes.charge(paced_wakes.agent(NODE), 60.0)
+    sinks.ledger.paced_calls.charge(paced_calls.agent(NODE), 60.0)
 
     differences = [ledgers.differences(sinks.ledger, fresh.ledger)]
     feed(sinks.gpupods, spoken)
@@ -171,7 +171,7 @@ def edited() -> Sinks:
     """Lend sinks that know a long pod on a node, whose namespace has no time left."""
     sinks = with_node()
     feed(sinks.pods, labelled("0"))
-    sinks.ledger.paced_wakes.charge(paced_wakes.long_pods("ml"), 60.0)
+    sinks.ledger.paced_calls.charge(paced_calls.long_pods("ml"), 60.0)
     return sinks
 
 
@@ -248,7 +248,7 @@ def test_a_pod_that_waits_is_never_late(*, waits: bool) -> None:
     """It is bound as what it was read as, in that revision; and what it was bound to counts at once."""
     sinks = with_node()
     feed(sinks.pods, labelled("0", waits=True))
-    sinks.ledger.paced_wakes.charge(paced_wakes.long_pods("ml"), 60.0)
+    sinks.ledger.paced_calls.charge(paced_calls.long_pods("ml"), 60.0)
 
     feed(sinks.pods, labelled("1", waits=waits, annotations=manifests.allocated(NODE, 2)))
 
@@ -261,7 +261,7 @@ def test_that_a_long_pod_was_admitted_is_never_late() -> None:
     sinks, found = with_node(), []
     unadmitted = sinks.ledger.unadmitted_pods
     feed(sinks.pods, labelled("0", phase="Pending"))
-    sinks.ledger.paced_wakes.charge(paced_wakes.long_pods("ml"), 60.0)
+    sinks.ledger.paced_calls.charge(paced_calls.long_pods("ml"), 60.0)
 
     for label, phase in (("1", "Pending"), ("2", "Running")):
         feed(sinks.pods, labelled(label, phase=phase))
@@ -274,7 +274,7 @@ def test_edits_of_a_pod_that_is_not_long_are_read_each_time() -> None:
     """However many there are, and whatever else its namespace does."""
     sinks = with_node()
     feed(sinks.pods, labelled("0", long=False))
-    sinks.ledger.paced_wakes.charge(paced_wakes.long_pods("ml"), 60.0)
+    sinks.ledger.paced_calls.charge(paced_calls.long_pods("ml"), 60.0)
 
     feed(sinks.pods, labelled("1", long=False))
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import pytest
 
-from berth_operator.engine import paced_wakes, volume_events
+from berth_operator.engine import paced_calls, volume_events
 from berth_operator.scheduling.decisions import ClusterEvent, Wait
 from berth_operator.scheduling.inventory import Inventory
 from berth_operator.scheduling.volumes import index
@@ -232,16 +232,16 @@ def test_a_claim_that_is_edited_again_and_again_wakes_pods_a_few_times_only() ->
     ledger = ledgers.with_nodes(1, now=now)
     ledger.pod_waiting(make.using("data"), gated=False)
     woken = 0
-    for at in range(3 * paced_wakes.WAKES_IN_A_ROW):
+    for at in range(3 * paced_calls.CALLS_IN_A_ROW):
         ledgers.requeue(ledger, "p", ClusterEvent.VOLUME_CHANGED)
         make.put(ledger.inventory.volumes, make.claim(volume=f"v{at}"))
         woken += len(ledgers.ready_names(ledger))
 
     make.put(ledger.inventory.volumes, make.claim("other", volume="v"))
-    now.advance(paced_wakes.SECONDS_BETWEEN_WAKES)
-    ledger.paced_wakes.wake_delayed()
+    now.advance(paced_calls.SECONDS_BETWEEN_CALLS)
+    ledger.paced_calls.make_delayed()
 
-    assert woken == paced_wakes.WAKES_IN_A_ROW
+    assert woken == paced_calls.CALLS_IN_A_ROW
     assert ledgers.ready_names(ledger) == ["p"]
 
 
@@ -253,14 +253,14 @@ def test_claims_of_a_crowd_wake_it_together_and_none_too_often() -> None:
     for name in crowd:
         ledger.pod_waiting(make.using(*names, name=name), gated=False)
     woken = 0
-    for at in range(3 * paced_wakes.WAKES_IN_A_ROW):
+    for at in range(3 * paced_calls.CALLS_IN_A_ROW):
         for name in crowd:
             ledgers.requeue(ledger, name, ClusterEvent.VOLUME_CHANGED)
         make.put(ledger.inventory.volumes, make.claim(names[at % len(names)], volume=f"v{at}"))
         woken += len(ledgers.ready_names(ledger))
 
-    now.advance(paced_wakes.SECONDS_BETWEEN_WAKES)
-    ledger.paced_wakes.wake_delayed()
+    now.advance(paced_calls.SECONDS_BETWEEN_CALLS)
+    ledger.paced_calls.make_delayed()
 
-    assert woken == paced_wakes.WAKES_IN_A_ROW * len(crowd)
+    assert woken == paced_calls.CALLS_IN_A_ROW * len(crowd)
     assert sorted(ledgers.ready_names(ledger)) == sorted(crowd)

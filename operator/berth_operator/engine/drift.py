@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from berth_crds.client import cooperative
-from berth_operator.engine import paced_wakes, ports
+from berth_operator.engine import paced_calls, ports
 from berth_operator.engine.ledger import Ledger
 from berth_operator.scheduling import holds, queued_pods
 from berth_operator.scheduling.decisions import Reason
@@ -23,10 +23,10 @@ NODE, DEVICE, POD, GPU_POD = "Node", "Device", "Pod", "GpuPod"
 POD_KINDS: Final = ("hold", "sample", "waiting")
 # Under which keys it is put off that an object is read, or counted.
 PACED_KEYS: Final = {
-    DEVICE: (paced_wakes.device,),
-    GPU_POD: (paced_wakes.gpupod,),
-    POD: (paced_wakes.pod,),
-    NODE: (paced_wakes.node, paced_wakes.charges_of_unadmitted),
+    DEVICE: (paced_calls.device,),
+    GPU_POD: (paced_calls.gpupod,),
+    POD: (paced_calls.pod,),
+    NODE: (paced_calls.node, paced_calls.charges_of_unadmitted),
 }
 
 Source = tuple[str, str]  # The kind of an object, and its name; for a pod its uid, for a GpuPod its title.
@@ -116,7 +116,7 @@ def _difference(what: str, name: str, ledger: Ledger, fresh: Ledger) -> Differen
 def _is_late(ledger: Ledger, source: Source) -> bool:
     """Whether a ledger is to read a source soon, or to charge the unadmitted pods of a node."""
     kind, name = source
-    delayed = any(ledger.paced_wakes.is_delayed(key(name)) for key in PACED_KEYS.get(kind, ()))
+    delayed = any(ledger.paced_calls.is_delayed(key(name)) for key in PACED_KEYS.get(kind, ()))
     late = {GPU_POD: ledger.late_gpupods, POD: ledger.late_pods}.get(kind, ())
     return delayed or name in late
 

@@ -15,8 +15,8 @@ from berth_operator.engine import (
     given_otherwise,
     hold_states,
     late_objects,
+    paced_calls,
     paced_offers,
-    paced_wakes,
     pod_changes,
     pod_revisions,
     ports,
@@ -57,7 +57,7 @@ class Ledger:
         self.backlog = Backlog()
         self.policy = Policy()
         self.wake = asyncio.Event()
-        self.paced_wakes = paced = paced_wakes.PacedWakes(clock)
+        self.paced_calls = paced = paced_calls.PacedCalls(clock)
         self.volumes = volume_events.VolumeEvents(self.inventory.volumes, self.backlog, self.wake, paced)
         self.changes = change_log.ChangeLog()
         self.pod_changes = pod_changes.PodChanges(self.inventory, self.backlog, self.wake, paced)
@@ -307,8 +307,8 @@ class Ledger:
     def _recharge_unadmitted(self, name: str) -> None:
         """Charge those unadmitted pods of a node that could be admitted, and only those, now or soon."""
         pods = self.unadmitted_pods
-        self.paced_wakes.wake(
-            paced_wakes.charges_of_unadmitted(name),
+        self.paced_calls.call(
+            paced_calls.charges_of_unadmitted(name),
             lambda: self._recharge(pods.changed_uids(name, self.inventory.node(name), self.assumed_pods)),
             pause=0.0,
         )

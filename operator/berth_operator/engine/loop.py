@@ -66,7 +66,7 @@ class Loop:
         # and namespaces suspended for slow binds (`slow_namespaces`).
         self.binder.resume_due(started)
         # Wake the pods whose waking was put off, because one object had changed too often.
-        self._ledger.paced_wakes.wake_delayed()
+        self._ledger.paced_calls.make_delayed()
         round_decisions = self._schedule(started)
         self._records.record_round(self._ledger, round_decisions, started=started, ended=self._clock())
         # All binds but those that need a dry run first are assumed before anything is reported, so that
@@ -124,7 +124,7 @@ class Loop:
         ledger, reporter = self._ledger, self.reporter
         dues = (
             ledger.backlog.next_due(),
-            ledger.paced_wakes.next_due(),
+            ledger.paced_calls.next_due(),
             reporter.next_explanation_due(),
             self.binder.next_due(),
         )

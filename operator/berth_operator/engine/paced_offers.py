@@ -1,12 +1,12 @@
 """Nodes that have improved are offered to the waiting pods: those that a node may take are woken.
 
-That is paced, as `paced_wakes` says. Room that pods leave as they end is offered at once in any case.
+That is paced, as `paced_calls` says. Room that pods leave as they end is offered at once in any case.
 """
 
 from collections.abc import Callable
 from typing import Final
 
-from berth_operator.engine import paced_wakes
+from berth_operator.engine import paced_calls
 from berth_operator.scheduling import node_offers, queued_pods
 from berth_operator.scheduling.backlog import Backlog
 from berth_operator.scheduling.decisions import ClusterEvent
@@ -21,7 +21,7 @@ Judge = Callable[[str, node_offers.Left | None], Able]
 class PacedOffers:
     """Offers nodes, and remembers what has changed of those that are to be offered later."""
 
-    def __init__(self, backlog: Backlog, judge: Judge, paced: paced_wakes.PacedWakes) -> None:
+    def __init__(self, backlog: Backlog, judge: Judge, paced: paced_calls.PacedCalls) -> None:
         self._backlog = backlog
         self._judge = judge
         self._paced = paced
@@ -38,14 +38,14 @@ class PacedOffers:
         """Wake the pods that a node may take, now or soon, whatever has changed."""
         if self._backlog:
             self._changes.setdefault(node, set()).add(change)
-            self._paced.wake(paced_wakes.improved_node(node), lambda: self._offer_now(node))
+            self._paced.call(paced_calls.improved_node(node), lambda: self._offer_now(node))
 
     def _offer_now(self, node: str) -> None:
         able, awake = self._judge(node, None), len(self._backlog.reservations)
         for change in sorted(self._changes.pop(node)):
             self._wake(node, change, able)
         woken = len(self._backlog.reservations) - awake
-        self._paced.charge(paced_wakes.improved_node(node), woken * paced_wakes.PAUSE_FOR_KIND)
+        self._paced.charge(paced_calls.improved_node(node), woken * paced_calls.PAUSE_FOR_KIND)
 
     def _wake(self, node: str, change: ClusterEvent, able: Able) -> None:
         if not self._backlog.node_changed(node, frozenset({change}), able):

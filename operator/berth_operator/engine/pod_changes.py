@@ -2,7 +2,7 @@
 
 A pod on any node that comes, goes or changes its labels may let a waiting pod in on another node, and so may
 the taints of a Node, those of its labels that a pod counts by, or the labels of a Namespace. What a Node does
-is paced, as `paced_wakes` says, and so is any change where too many selectors wait to be compared with it.
+is paced, as `paced_calls` says, and so is any change where too many selectors wait to be compared with it.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from berth_operator.engine import paced_wakes
+from berth_operator.engine import paced_calls
 from berth_operator.scheduling import decisions, holds, node_offers, pod_index, queued_pods
 from berth_operator.scheduling.backlog import Backlog
 from berth_operator.scheduling.decisions import ClusterEvent
@@ -24,7 +24,7 @@ class PodChanges:
     """Wakes the pods that wait for such a change."""
 
     def __init__(
-        self, inventory: Inventory, backlog: Backlog, wake: asyncio.Event, paced: paced_wakes.PacedWakes
+        self, inventory: Inventory, backlog: Backlog, wake: asyncio.Event, paced: paced_calls.PacedCalls
     ) -> None:
         self._inventory = inventory
         self._backlog = backlog
@@ -52,7 +52,7 @@ class PodChanges:
             return
         earlier = self._changed_labels.get(node.name, NO_LABELS)
         self._changed_labels[node.name] = None if labels is None or earlier is None else earlier | labels
-        self._paced.wake(paced_wakes.pods_of(node.name), lambda: self._count_anew(node.name))
+        self._paced.call(paced_calls.pods_of(node.name), lambda: self._count_anew(node.name))
 
     def _count_anew(self, node: str) -> None:
         labels = self._changed_labels.pop(node)
@@ -62,7 +62,7 @@ class PodChanges:
             repelled = not labels.isdisjoint(self._inventory.pods.repelling_keys)
             woken = self._wake_waiting(lambda pod_info: repelled or _counts_by(pod_info.demand, labels))
         # An agent can have this happen again and again.
-        self._paced.charge(paced_wakes.pods_of(node), woken * paced_wakes.PAUSE_FOR_KIND)
+        self._paced.charge(paced_calls.pods_of(node), woken * paced_calls.PAUSE_FOR_KIND)
 
     def namespace_seen(self, name: str, labels: Mapping[str, str] | None) -> None:
         """Record the labels of a namespace; None if it is gone."""
@@ -92,7 +92,7 @@ class PodChanges:
 
         if not self._backlog.node_changed(None, events, helped):
             for event in sorted(events):
-                self._paced.wake(event, functools.partial(self._wake_all, event))
+                self._paced.call(event, functools.partial(self._wake_all, event))
         return woken
 
     def _wake_all(self, event: ClusterEvent) -> None:

@@ -11,7 +11,7 @@ from the objects alone, in any order of their events. All pods on an unknown nod
 
 The charges of thousands may change at once. So a pod is charged only a few of its ports, disks and claims
 before it is admitted, and only these ports can keep it out; its amounts and cards are whole.
-Where a node has many, and changes all the time, that is done less often (`paced_wakes`).
+Where a node has many, and changes all the time, that is done less often (`paced_calls`).
 """
 
 import collections

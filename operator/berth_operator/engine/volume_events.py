@@ -1,6 +1,6 @@
 """The part of the ledger that follows claims, PersistentVolumes and storage.
 
-A change wakes the pods that wait with a claim that it is about, now or soon (`paced_wakes`), and at once
+A change wakes the pods that wait with a claim that it is about, now or soon (`paced_calls`), and at once
 those binds that wait for it. Thousands of pods may use the same claims. So claims that many pods use are
 paced together, those of a namespace; a claim of few pods by itself.
 """
@@ -11,7 +11,7 @@ import functools
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from berth_operator.engine import paced_wakes, pod_revisions
+from berth_operator.engine import paced_calls, pod_revisions
 from berth_operator.scheduling.backlog import Backlog
 from berth_operator.scheduling.pods_by_claim import ChangedClaims
 from berth_operator.scheduling.volumes import facts, index
@@ -23,7 +23,7 @@ class VolumeEvents:
     """Applies events to the volumes of an inventory, and wakes those who wait for them."""
 
     def __init__(
-        self, volumes: index.Volumes, backlog: Backlog, wake: asyncio.Event, paced: paced_wakes.PacedWakes
+        self, volumes: index.Volumes, backlog: Backlog, wake: asyncio.Event, paced: paced_calls.PacedCalls
     ) -> None:
         self.volumes = volumes
         self._backlog = backlog
@@ -44,19 +44,19 @@ class VolumeEvents:
 
     def _wake_pods(self, claims: ChangedClaims) -> None:
         if claims is None:
-            self._paced.wake("any claim has changed", lambda: self._backlog.volumes_changed(None))
+            self._paced.call("any claim has changed", lambda: self._backlog.volumes_changed(None))
             return
         for key in claims:
             if not (pods := self._backlog.by_claim.count(key)):
                 continue  # A pod that ends may have had a thousand claims that nobody waits for.
             if pods <= FEW_PODS:
                 call = functools.partial(self._backlog.volumes_changed, frozenset((key,)))
-                self._paced.wake(("a claim has changed", key), call)
+                self._paced.call(("a claim has changed", key), call)
             else:
                 namespace, _ = key
                 self._crowded.setdefault(namespace, set()).add(key)
                 call = functools.partial(self._wake_crowds, namespace)
-                self._paced.wake(("claims of many pods have changed", namespace), call)
+                self._paced.call(("claims of many pods have changed", namespace), call)
 
     def _wake_crowds(self, namespace: str) -> None:
         self._backlog.volumes_changed(self._crowded.pop(namespace, frozenset()))

@@ -90,7 +90,7 @@ class Auditor:
             dataclasses.replace(self._options, logger=SILENT),
         )
         await rebuilt_feeds.read()
-        rebuilt.paced_wakes.wake_all_delayed()
+        rebuilt.paced_calls.make_all_delayed()
         found: list[drift.Difference] = []
         for differing in drift.portions(self._ledger, rebuilt, clock):
             sources = set().union(*(one.sources for one in differing))

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from berth_crds import logs, wire
 from berth_crds.client import lease, store, watch
 from berth_crds.vocabulary import DeviceType
-from berth_operator.engine import paced_wakes, pod_memory
+from berth_operator.engine import paced_calls, pod_memory
 from berth_operator.engine.hold_states import State
 from berth_operator.engine.ledger import Ledger
 from berth_operator.engine.watchdog import Watchdog
@@ -110,10 +110,10 @@ class PodSink:
         else:
             self._ledger.late_pods.remove(uid)
             place = store.key_of(thing.metadata)
-            self._ledger.paced_wakes.wake(
-                paced_wakes.pod(uid),
+            self._ledger.paced_calls.call(
+                paced_calls.pod(uid),
                 lambda: self._read(thing),
-                account=paced_wakes.long_pods(namespace),
+                account=paced_calls.long_pods(namespace),
                 pause=0.0,
                 later=functools.partial(self._ledger.late_pods.add, namespace, uid, place),
             )
@@ -210,7 +210,7 @@ class PodSink:
 
     def _forget_late(self, uid: str) -> None:
         """Read no earlier state of a pod any more."""
-        self._ledger.paced_wakes.forget(paced_wakes.pod(uid))
+        self._ledger.paced_calls.forget(paced_calls.pod(uid))
         self._ledger.late_pods.remove(uid)
 
 
@@ -233,10 +233,10 @@ class GpuPodSink(FailClosedSink):
         title, node = gpupods.title(thing.metadata), thing.spec.node
         self.newest.put(title, thing.metadata.uid)
         self._ledger.late_gpupods.remove(title)
-        self._ledger.paced_wakes.wake(
-            paced_wakes.gpupod(title),
+        self._ledger.paced_calls.call(
+            paced_calls.gpupod(title),
             lambda: self._read(title, thing),
-            account=paced_wakes.agent(node),
+            account=paced_calls.agent(node),
             pause=0.0,
             later=functools.partial(self._ledger.late_gpupods.add, node, title, store.key_of(thing.metadata)),
         )
@@ -253,7 +253,7 @@ class GpuPodSink(FailClosedSink):
     def deleted(self, meta: wire.Meta) -> None:
         """Record that a GpuPod is gone."""
         title = gpupods.title(meta)
-        self._ledger.paced_wakes.forget(paced_wakes.gpupod(title))
+        self._ledger.paced_calls.forget(paced_calls.gpupod(title))
         self._ledger.late_gpupods.remove(title)
         self.newest.drop(title)
         self.store.drop_uid(title, meta.uid)
@@ -268,15 +268,15 @@ class NodeSink(FailClosedSink):
     """
 
     def __init__(self, ledger: Ledger, logger: logging.Logger = log) -> None:
-        self._paced = ledger.paced_wakes
+        self._paced = ledger.paced_calls
         self._nodes = raised_amounts.RaisedAmounts(ledger)
         self._faults = FaultLog(logger, "node %s takes no pod: %s", logs.node)
 
     def upserted(self, thing: raw.Node) -> None:
         """Apply a node's new state; one beyond the limits of size takes no pod."""
         name = thing.metadata.name
-        self._paced.wake(
-            paced_wakes.node(name), lambda: self._read(thing), account=paced_wakes.agent(name), pause=0.0
+        self._paced.call(
+            paced_calls.node(name), lambda: self._read(thing), account=paced_calls.agent(name), pause=0.0
         )
 
     def _read(self, thing: raw.Node) -> None:
@@ -289,7 +289,7 @@ class NodeSink(FailClosedSink):
 
     def deleted(self, meta: wire.Meta) -> None:
         """Record that a node is gone."""
-        self._paced.forget(paced_wakes.node(meta.name))
+        self._paced.forget(paced_calls.node(meta.name))
         self._faults.record(meta.name, "")
         self._nodes.node_gone(meta.name)
 
@@ -298,7 +298,7 @@ class DeviceSink(FailClosedSink):
     """Devices: the cards, and whether their agent was silent before.
 
     No pod gets a card of a Device that cannot be decoded. One that changes all the time is read less often if
-    that takes long (`paced_wakes`): all pods would wait meanwhile.
+    that takes long (`paced_calls`): all pods would wait meanwhile.
     """
 
     def __init__(self, ledger: Ledger, watchdog: Watchdog, logger: logging.Logger = log) -> None:
@@ -312,8 +312,8 @@ class DeviceSink(FailClosedSink):
         """Record what an agent published; no pod gets a card of a Device beyond the limits of size."""
         name = thing.metadata.name
         self.uids[name] = thing.metadata.uid
-        self._ledger.paced_wakes.wake(
-            paced_wakes.device(name), lambda: self._read(thing), account=paced_wakes.agent(name), pause=0.0
+        self._ledger.paced_calls.call(
+            paced_calls.device(name), lambda: self._read(thing), account=paced_calls.agent(name), pause=0.0
         )
 
     def _read(self, thing: wire.Device) -> None:
@@ -336,7 +336,7 @@ class DeviceSink(FailClosedSink):
     def deleted(self, meta: wire.Meta) -> None:
         """Forget a Device that was deleted."""
         self.uids.pop(meta.name, None)
-        self._ledger.paced_wakes.forget(paced_wakes.device(meta.name))
+        self._ledger.paced_calls.forget(paced_calls.device(meta.name))
         self._cache.forget(meta.name)
         self._faults.record(meta.name, "")
         self._watchdog.device_gone(meta.name)

@@ -45,7 +45,7 @@ class Cluster:
     def decide(self) -> list[decisions.Decision]:
         """Return the decisions for the pods whose turn it is."""
         self._update_agents()
-        self.ledger.paced_wakes.wake_all_delayed()
+        self.ledger.paced_calls.make_all_delayed()
         return cycle.simulate(self.ledger.search, self.ledger.backlog, self.now, self.ledger.policy)
 
     # ------------------------------------------------------------ objects

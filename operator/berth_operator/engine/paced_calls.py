@@ -1,4 +1,4 @@
-"""Changes of one thing wake the waiting pods that it may help, but none too often, and costly ones seldom.
+"""What one change calls for, to read an object or to wake pods, is done at once, but costly things seldom.
 
 To wake pods means to compare each kind of them with what has changed, and to try those that it may help.
 Whoever has the token of an agent can have a card fall sick and recover many times in a second, and whoever
@@ -16,11 +16,11 @@ import collections
 from collections.abc import Callable, Hashable
 from typing import Final, NamedTuple
 
-WAKES_IN_A_ROW: Final = 8  # A claim changes five times or so until it is bound to its volume.
-SECONDS_BETWEEN_WAKES: Final = 1.0
+CALLS_IN_A_ROW: Final = 8  # A claim changes five times or so until it is bound to its volume.
+SECONDS_BETWEEN_CALLS: Final = 1.0
 PAUSE_FOR_TIME: Final = 20.0  # The seconds from one call to the next, for each second that it takes.
 PAUSE_FOR_KIND: Final = 0.02  # The same for each kind of pods that it wakes: to try one takes a millisecond.
-CREDIT: Final = (WAKES_IN_A_ROW - 1) * SECONDS_BETWEEN_WAKES
+CREDIT: Final = (CALLS_IN_A_ROW - 1) * SECONDS_BETWEEN_CALLS
 
 
 def improved_node(node: str) -> Hashable:
@@ -76,8 +76,11 @@ class _Call(NamedTuple):
     pause: float
 
 
-class PacedWakes:
-    """Calls that wake pods, each by what has changed, and those of them that are to be made later."""
+class PacedCalls:
+    """Calls, each for something that has changed, and those of them that are to be made later.
+
+    Each account is a token bucket: calls cost a pause, and seconds without a call pay for it.
+    """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -89,16 +92,16 @@ class PacedWakes:
         # The same by account, for one may have thousands, and all of an account are due at the same time.
         self._delayed_of: dict[Hashable, collections.OrderedDict[Hashable, None]] = {}
 
-    def wake(
+    def call(
         self,
         changed: Hashable,
         make: Callable[[], None],
         *,
         account: Hashable = None,
-        pause: float = SECONDS_BETWEEN_WAKES,
+        pause: float = SECONDS_BETWEEN_CALLS,
         later: Callable[[], None] | None = None,
     ) -> None:
-        """Make a call that wakes the pods which something that has changed may help, now or soon.
+        """Make the call that something which has changed calls for, now or soon.
 
         Of the calls for the same thing that come too soon only one is made. By default each thing that has
         changed has an account of its own. If it is not made now, `later` is what is made in its place, where
@@ -111,7 +114,7 @@ class PacedWakes:
         self._delay(changed, call if later is None else call._replace(make=later))
         oldest = next(iter(self._delayed.values()))
         if self._free_at(oldest.account) <= self._clock():
-            self.wake_delayed()  # Where nobody leads, there are no rounds that make the delayed calls.
+            self.make_delayed()  # Where nobody leads, there are no rounds that make the delayed calls.
 
     def _delay(self, changed: Hashable, call: _Call) -> None:
         if (before := self._delayed.get(changed)) is not None and before.account != call.account:
@@ -141,7 +144,7 @@ class PacedWakes:
         if changed in self._delayed:
             self._pop(changed)
 
-    def wake_delayed(self) -> None:
+    def make_delayed(self) -> None:
         """Make the delayed calls whose time has come."""
         for account, of_account in list(self._delayed_of.items()):
             for _ in range(len(of_account)):
@@ -150,7 +153,7 @@ class PacedWakes:
                     break
                 self._make(self._pop(next(iter(of_account))))
 
-    def wake_all_delayed(self) -> None:
+    def make_all_delayed(self) -> None:
         """Make all delayed calls, whether their time has come or not: where there are no further rounds."""
         while self._delayed:
             self._pop(next(reversed(self._delayed))).make()
