@@ -176,7 +176,7 @@ def test_what_was_forgotten_wakes_all_the_same() -> None:
 
 
 def relabelled(ledger: Ledger, **labels: str) -> list[str]:
-    """Give the node of a ledger these labels; return the pods that are woken."""
+    """Set these labels of the node of a ledger; return the pods that are woken."""
     ledger.node_seen(builders.node("n1", labels=labels))
     return ledgers.ready_names(ledger)
 

@@ -103,6 +103,19 @@ def test_of_a_gpupod_that_is_late_only_the_title_is_kept() -> None:
     assert references[0] == references[1]
 
 
+def drifts(sinks: Sinks, fresh: Sinks, sink: Any, thing: Any) -> list[bool]:
+    """Return whether the ledgers differ before an object comes, while it is put off, and until it is read."""
+
+    def differ() -> bool:
+        return bool(ledgers.differences(sinks.ledger, fresh.ledger))
+
+    found = [differ()]
+    feed(sink, thing)
+    found.append(differ())
+    later(sinks)
+    return [*found, differ()]
+
+
 def test_a_gpupod_that_is_late_is_no_drift() -> None:
     """An audit does not read everything anew because of what is to be read soon in any case."""
     sinks, fresh = with_node(), with_node()
@@ -113,13 +126,7 @@ def test_a_gpupod_that_is_late_is_no_drift() -> None:
     feed(sinks.pods, lost)
     sinks.ledger.paced_calls.charge(paced_calls.agent(NODE), 60.0)
 
-    differences = [ledgers.differences(sinks.ledger, fresh.ledger)]
-    feed(sinks.gpupods, spoken)
-    differences.append(ledgers.differences(sinks.ledger, fresh.ledger))
-    later(sinks)
-    differences.append(ledgers.differences(sinks.ledger, fresh.ledger))
-
-    assert [bool(some) for some in differences] == [True, False, False]
+    assert drifts(sinks, fresh, sinks.gpupods, spoken) == [True, False, False]
 
 
 def test_a_node_whose_agent_takes_long_is_read_seldom() -> None:
@@ -195,13 +202,7 @@ def test_an_edit_of_a_long_pod_that_is_late_is_no_drift(edited: Sinks) -> None:
     fresh, recorded = with_node(), labelled("1", annotations=manifests.allocated(NODE, 2))
     feed(fresh.pods, recorded)
 
-    differences = [ledgers.differences(edited.ledger, fresh.ledger)]
-    feed(edited.pods, recorded)
-    differences.append(ledgers.differences(edited.ledger, fresh.ledger))
-    later(edited)
-    differences.append(ledgers.differences(edited.ledger, fresh.ledger))
-
-    assert [bool(some) for some in differences] == [True, False, False]
+    assert drifts(edited, fresh, edited.pods, recorded) == [True, False, False]
 
 
 @pytest.mark.parametrize(

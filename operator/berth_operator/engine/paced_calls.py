@@ -13,6 +13,7 @@ namespace has on nodes.
 """
 
 import collections
+import functools
 from collections.abc import Callable, Hashable
 from typing import Final, NamedTuple
 
@@ -23,49 +24,24 @@ PAUSE_FOR_KIND: Final = 0.02  # The same for each kind of pods that it wakes: to
 CREDIT: Final = (CALLS_IN_A_ROW - 1) * SECONDS_BETWEEN_CALLS
 
 
-def improved_node(node: str) -> Hashable:
-    """Return the key under which a node that has improved is offered to waiting pods."""
-    return "a node has improved", node
+class Key(NamedTuple):
+    """What is paced, or who pays for it: an event or an account, and whose it is."""
+
+    what: str
+    of: str
 
 
-def pods_of(node: str) -> Hashable:
-    """Return the key under which those are woken for whom the pods of a node count otherwise."""
-    return "pods are counted otherwise", node
-
-
-def device(node: str) -> Hashable:
-    """Return the key under which the reading of a Device is paced."""
-    return "a Device has changed", node
-
-
-def gpupod(title: str) -> Hashable:
-    """Return the key under which the reading of a GpuPod is paced."""
-    return "a GpuPod has changed", title
-
-
-def node(name: str) -> Hashable:
-    """Return the key under which the reading of a Node is paced."""
-    return "a Node has changed", name
-
-
-def pod(uid: str) -> Hashable:
-    """Return the key under which the reading of a long pod is paced."""
-    return "a long pod has changed", uid
-
-
-def long_pods(namespace: str) -> Hashable:
-    """Return the account of all changes of the long pods of a namespace."""
-    return "its long pods change", namespace
-
-
-def agent(node: str) -> Hashable:
-    """Return the account of all that the agent of a node writes."""
-    return "its agent writes", node
-
-
-def charges_of_unadmitted(node: str) -> Hashable:
-    """Return the key under which the charges of the unadmitted pods of a node are paced."""
-    return "there may be room for other unadmitted pods", node
+# Of calls, each by the name of the node, the title of the GpuPod or the uid of the pod that it is about.
+improved_node = functools.partial(Key, "a node has improved")
+pods_of = functools.partial(Key, "pods are counted otherwise")
+charges_of_unadmitted = functools.partial(Key, "there may be room for other unadmitted pods")
+device = functools.partial(Key, "a Device has changed")
+gpupod = functools.partial(Key, "a GpuPod has changed")
+node = functools.partial(Key, "a Node has changed")
+pod = functools.partial(Key, "a long pod has changed")
+# Of accounts: all that the agent of a node writes, and all changes of the long pods of a namespace.
+agent = functools.partial(Key, "its agent writes")
+long_pods = functools.partial(Key, "its long pods change")
 
 
 class _Call(NamedTuple):

@@ -18,7 +18,7 @@ class Comparisons:
         self._paid_at = 0.0
 
     def take(self, count: int) -> bool:
-        """Take some, and return whether there were so many."""
+        """Use some up, and return whether there were so many."""
         self.left = max(-1, self.left - count)
         return self.left >= 0
 
