@@ -189,10 +189,10 @@ def test_what_is_not_read_of_many_amounts_counts_as_no_less_than_it_is(
     ]
     spec = builders.pod(containers=[builders.container("main")], initContainers=inits, **FOREIGN).spec
     exact = possible_devices.max_cards_by_resource(possible_devices.serving(spec))
-    plugged = {name for amounts, _ in asked for name in amounts if name in exact}
+    served = {name for amounts, _ in asked for name in amounts if aliases.is_served(name)}
 
     with mock.patch.object(possible_devices, "MOST_DIFFERENT", most):
-        found = possible_devices.max_cards_by_resource_of_many(spec, plugged)
+        found = possible_devices.max_cards_by_resource(possible_devices.serving_of_many(spec, served))
 
     assert found.keys() == exact.keys()
     assert all(found[name] >= cards for name, cards in exact.items())

@@ -109,7 +109,11 @@ def any_devices(spec: raw.PodSpec) -> ExpectedDevices:
         frozenset(),
         asks_for_devices=True,
         max_cards=possible_devices.max_cards_of_many(spec),
-        max_cards_by_resource=({} if ours else possible_devices.max_cards_by_resource_of_many(spec, served)),
+        max_cards_by_resource=(
+            {}
+            if ours
+            else possible_devices.max_cards_by_resource(possible_devices.serving_of_many(spec, served))
+        ),
         others=tuple(
             foreign_allocations.AskedType(kind, 0, those) for kind, those in possible_devices.by_type(served)
         ),

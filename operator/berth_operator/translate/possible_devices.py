@@ -63,22 +63,7 @@ def is_of_plugins(name: str) -> bool:
 
 
 def max_cards_by_resource(serving: Iterable[Serving]) -> Mapping[str, int]:
-    """Return how many cards a device plugin may give a pod for each resource, in containers of one moment."""
-    return container_peaks.peaks(
-        (
-            [
-                (name, _container_max_cards({name: amount}))
-                for name, amount in amounts.items()
-                if is_of_plugins(name)
-            ],
-            runs,
-        )
-        for amounts, runs in serving
-    )
-
-
-def max_cards_by_resource_of_many(spec: raw.PodSpec, of_plugins: Collection[str]) -> Mapping[str, int]:
-    """Return the same of a pod of very many containers; plugins may serve so many resources.
+    """Return how many cards a device plugin may give a pod for each resource, in containers of one moment.
 
     If too many of their amounts differ, each unit of the others counts as a card.
     """
@@ -92,16 +77,15 @@ def max_cards_by_resource_of_many(spec: raw.PodSpec, of_plugins: Collection[str]
         return found
 
     return container_peaks.peaks(
-        (
-            [
-                (name, cards(name, amount))
-                for name, amount in resources.pairs(container)
-                if name in of_plugins
-            ],
-            runs,
-        )
-        for container, runs in resources.each_asking(spec)
+        ([(name, cards(name, amount)) for name, amount in amounts.items() if is_of_plugins(name)], runs)
+        for amounts, runs in serving
     )
+
+
+def serving_of_many(spec: raw.PodSpec, served: Collection[str]) -> Iterator[Serving]:
+    """Yield the same as `serving` of a pod of very many containers, of which these resources are served."""
+    for container, runs in resources.each_asking(spec):
+        yield {name: amount for name, amount in resources.pairs(container) if name in served}, runs
 
 
 def asked_types(
